@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
+from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_remaining_self_loops, add_self_loops, remove_self_loops
 
@@ -70,6 +71,21 @@ def gcn(**options):
     return pyg.GCNConv(5, 6, **options), pyg.GCNConv(6, 3, **options)
 
 
+class Remaining(MessagePassing):
+    """An own layer whose loops keep the attributes of the last self-loop edge, or take the mean of the others'."""
+
+    def __init__(self, fill):
+        super().__init__(aggr="add")
+        self.fill, self.lin = fill, nn.Linear(3, 5)
+
+    def forward(self, x, edge_index, edge_attr):
+        edge_index, edge_attr = add_remaining_self_loops(edge_index, self.lin(edge_attr), self.fill, x.size(0))
+        return self.propagate(edge_index, x=x, edge_attr=edge_attr)
+
+    def message(self, x_j, edge_attr):
+        return x_j * edge_attr
+
+
 #: Weights that only make sums: bit-exact.
 SUMS = {
     "gcn": lambda: by_sigmoid(*gcn()),
@@ -93,6 +109,7 @@ SUMS = {
     "renewed loops": lambda: Rewiring(
         lambda e, w, n: add_self_loops(*remove_self_loops(e, w), 2.0, n), *gcn(add_self_loops=False)
     ),
+    "own loops keep rows": lambda: OfAttributes(lambda net, a: a, Remaining(0.5), Remaining("add")),
     "gcn_norm": lambda: Rewiring(lambda e, w, n: gcn_norm(e, w, n), *gcn(normalize=False)),
 }
 #: The same of edge_weight.
@@ -103,6 +120,7 @@ OF_WEIGHTS = {
 }
 #: What is computed again edge by edge.
 GATHERED = {
+    "own loops of means": lambda: OfAttributes(lambda net, a: a, Remaining("mean")),
     "max": lambda: by_sigmoid(pyg.GraphConv(5, 4, aggr="max"), pyg.GCNConv(4, 3, aggr="max")),
     "median": lambda: by_sigmoid(pyg.GCNConv(5, 4, aggr="median"), pyg.GCNConv(4, 3, aggr="min", add_self_loops=False)),
     "attention": lambda: OfAttributes(

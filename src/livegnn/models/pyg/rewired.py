@@ -8,7 +8,7 @@ from livegnn.models import ir
 from livegnn.models.edges import Gather, Source
 from livegnn.models.messages import ones
 from livegnn.models.pyg.context import Import, Rewired
-from livegnn.models.pyg.weighted import inverse_root, is_graphs, loop_weight, normalised, times_weight
+from livegnn.models.pyg.weighted import inverse_root, is_graphs, loop_rows, normalised, times_weight
 
 
 def present_sum(x: ir.Value, edges: Rewired, record: Import) -> ir.Value:
@@ -23,7 +23,7 @@ def present_sum(x: ir.Value, edges: Rewired, record: Import) -> ir.Value:
         return dropped
     if edges.loops == "replace" or weight is None:
         return ir.Combine(((1.0, dropped), (edges.fill, x)))
-    return ir.Combine(((1.0, dropped), (1.0, ir.Multiply(x, loop_weight(weight, edges.fill, record)))))
+    return ir.Combine(((1.0, dropped), (1.0, ir.Multiply(x, loop_rows(weight, record.constant(edges.fill))))))
 
 
 def present_mean(x: ir.Value, edges: Rewired, record: Import) -> ir.Value:

@@ -6,6 +6,8 @@ its edge's columns change, and degrees are sums of the weights themselves.
 
 from __future__ import annotations
 
+from typing import Any
+
 from livegnn.models import ir
 from livegnn.models.edges import AddedLoop, EdgeAttribute, EdgeWeight, Gather, Loops, Source, Target
 from livegnn.models.layers import gcn_propagate
@@ -23,11 +25,12 @@ def times_weight(message: ir.Value, weight: ir.Value) -> ir.Value:
     return ir.Multiply(message if message.on_edges else Source(message), weight)
 
 
-def loop_weight(weight: ir.Value, fill: float, record: Import) -> ir.Value:
-    """The weight of every vertex's newest self-loop edge, `fill` where there is none."""
-    both = Gather(ir.Concat((weight, ones(weight))), "newest", loops="only")
-    newest, present = ir.Slice(both, 0, 1), ir.Slice(both, 1, 2)
-    return ir.Elementwise("where", (present, newest, constant(present, record.constant(fill))))
+def loop_rows(rows: ir.Value, others: ir.Value | Any) -> ir.Value:
+    """The row of every vertex's newest self-loop edge; without one its row of `others`, or a constant."""
+    both = Gather(ir.Concat((rows, ones(rows))), "newest", loops="only")
+    newest, present = ir.Slice(both, 0, rows.width), ir.Slice(both, rows.width, both.width)
+    others = others if isinstance(others, ir.Value) else constant(newest, others)
+    return ir.Elementwise("where", (present, newest, others))
 
 
 def normalised(
@@ -59,7 +62,7 @@ def _factors(weight: ir.Value, self_loops: bool, fill: float, record: Import) ->
     """(L_v, s_v), made once for all layers and hops that take the same weights."""
     key = id(weight), self_loops, fill
     if key not in record.factors:
-        own = loop_weight(weight, fill, record) if self_loops else None
+        own = loop_rows(weight, record.constant(fill)) if self_loops else None
         degree: ir.Value = Gather(weight, "sum", loops="drop" if self_loops else "keep")
         degree = degree if own is None else ir.Combine(((1.0, degree), (1.0, own)))
         record.factors[key] = weight, own, inverse_root(degree, record)

@@ -36,7 +36,8 @@ from livegnn.models.pyg.convs.operators import OPERATORS
 from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
-from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
+from livegnn.models.pyg.own.read import changes_nothing, convert_named
+from livegnn.models.pyg.own.typed import convert_along_types
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
@@ -47,8 +48,8 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
         BY_OPTION,
         "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
         "min, cat; between two types SimpleConv, SAGEConv, GraphConv, GATConv, GATv2Conv, TransformerConv, GINConv, "
-        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv; within one "
-        "type every layer that needs no `edge_type` (docs/hetero.md)",
+        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv, GeneralConv and own layers; "
+        "within one type every layer that needs no `edge_type` (docs/hetero.md)",
     ),
 }
 
@@ -73,7 +74,7 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         def nested(module: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return convert_conv(module, path, args, kwargs, record, run)
 
-        return record.name(convert_own(conv, name, where, args, kwargs, record, nested), where)
+        return record.name(convert_along_types(conv, name, where, args, kwargs, record, nested), where)
     given = _given(conv, where, args, kwargs)
     edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
     call, relation = _bind(conv, given, (name, where, run, record))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeRelation, EdgeWeight
+from livegnn.models.order import with_inputs
 from livegnn.models.pyg.context import (
     EDGES,
     TYPES,
@@ -27,6 +29,7 @@ from livegnn.models.pyg.context import (
 from livegnn.models.pyg.layout import rows_of, shaped, symbol
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
+from livegnn.models.pyg.weighted import loop_rows
 
 _VERTICES, _EDGES = 61, 227  # unlike the width of any layer, with loops added and removed, too
 _UNREAD = "is not read"
@@ -45,8 +48,6 @@ def convert_own(
     anchor = _anchor((args, kwargs))
     if anchor is None:
         raise refuse(where, "it is not given one row per vertex", "pass the features or a layer's output")
-    if anchor.vertex_type is not None:
-        raise refuse(where, "an own layer over vertices that have types is not supported", "use a layer of PyG's there")
     record.recorded = True
     layer = _copied(conv)
 
@@ -58,8 +59,7 @@ def convert_own(
     run = FollowedRun(layer, record, where, anchor, inner)
     given = _Examples(run, where)
     result = _outward(run.run(given.of(args), given.of(kwargs)), run, where)
-    _refuse_loop_weights(result, where)
-    return result
+    return each_rows(result, lambda rows: _with_loop_weights(rows, record))
 
 
 def _copied(conv: Any) -> Any:
@@ -192,18 +192,28 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
     return symbol(Shaped(result.value, np.arange(result.value.width).reshape(result.shape), 0, result.whole))
 
 
-def _refuse_loop_weights(result: Any, where: str) -> None:
-    """Refuses rows that read the weight of a vertex's last self-loop outside of a normalised sum."""
-    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else (result,)
-    for each in parts:
-        value = each.value if isinstance(each, Flat) else each
-        if isinstance(value, ir.Value) and any(isinstance(x, LoopWeight) for x in ir.walk(value)):
-            raise refuse(
-                where,
-                "add_remaining_self_loops keeps the weight of a vertex's last self-loop, which only a sum normalised "
-                "by degrees at both ends reads",
-                "use remove_self_loops and add_self_loops, or gcn_norm, or pass weighted=False",
-            )
+def _with_loop_weights(rows: ir.Value, record: Import) -> ir.Value:
+    """Rows with every weight of a vertex's last self-loop, that no normalised sum has taken up, as a value."""
+    new: dict[int, ir.Value] = {}
+    for value in ir.walk(rows):
+        if isinstance(value, LoopWeight):
+            new[id(value)] = loop_rows(EdgeWeight(), record.constant(value.fill))
+        else:
+            new[id(value)] = with_inputs(value, [new[id(each)] for each in value.inputs])
+    return new[id(rows)]
+
+
+def each_rows(symbol: Any, change: Callable[[ir.Value], ir.Value]) -> Any:
+    """A symbol, or several, with its rows changed."""
+    if isinstance(symbol, (tuple, list)):
+        return type(symbol)(each_rows(each, change) for each in symbol)
+    if isinstance(symbol, dict):
+        return {key: each_rows(each, change) for key, each in symbol.items()}
+    if isinstance(symbol, Flat):
+        return Flat(change(symbol.value))
+    if isinstance(symbol, Shaped):
+        return dataclasses.replace(symbol, source=change(symbol.source))
+    return change(symbol) if isinstance(symbol, ir.Value) else symbol
 
 
 def changes_nothing(kind: type, base: type) -> bool:

@@ -22,6 +22,7 @@ from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
 from livegnn.models.pyg.utilities import original_of
+from livegnn.models.pyg.weighted import loop_rows
 
 _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
 _PASS_IT = "pass num_nodes=x.size(0)"
@@ -117,12 +118,10 @@ def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
         return _keep_constant(tracing, result, given)
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
-    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
-        raise Unfit(
-            "a vertex's loop takes the attributes of its last self-loop edge, which are not kept",
-            "use remove_self_loops and add_self_loops",
-        )
     edges = EdgeChoice(own=False, added=True)
+    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
+        others, _ = _fill(tracing, dataclasses.replace(edge_attr, edges=EdgeChoice(own=False)), fill_value)
+        return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, loop_rows(edge_attr.value, others), False)
     weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
     return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
 
