@@ -72,7 +72,7 @@ def refuses(module, *parts, **options):
         (pyg.GATConv(4, 4, aggr="max"), "softmax attention with aggr='max' is not supported"),
         (pyg.GATv2Conv(4, 4, aggr="mean"), "softmax attention with aggr='mean'"),
         (pyg.TransformerConv(4, 4, edge_dim=3), "it needs edge_attr if it has an edge_dim"),
-        (pyg.DNAConv(4), "histories of all layers"),
+        (pyg.DNAConv(4), "Feature shape must be [num_nodes, num_layers, channels]"),
         (pyg.ChebConv(4, 4, 2, normalization=None), "without a lambda_max takes the largest degree of the whole graph"),
         (pyg.ChebConv(4, 4, 2, aggr="max"), "a Laplacian's terms with aggr='max'"),
         (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "against the edges, too"),

@@ -28,7 +28,7 @@ from livegnn.models.pyg.context import (
     refuse_cached,
 )
 from livegnn.models.pyg.convs.attention import ATTENTION
-from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, Run
+from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, Exactness, Run
 from livegnn.models.pyg.convs.edgewise import EDGEWISE
 from livegnn.models.pyg.convs.linear import LINEAR
 from livegnn.models.pyg.convs.multi import MULTI
@@ -53,6 +53,20 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
     ),
 }
 
+#: Layers of torch_geometric.nn.conv that are followed through one run, as own layers are, with what the table says.
+FOLLOWED: dict[Any, tuple[Exactness, str]] = {
+    pyg.DNAConv: (
+        TO_FLOAT32,
+        "`heads`, `groups=1`, `normalize`, `add_self_loops`, `bias`; its rows are `torch.stack(layers, dim=1)`",
+    ),
+    pyg.PointNetConv: (
+        TO_FLOAT32,
+        "every aggregation; `local_nn`, `global_nn`, `add_self_loops`; `pos` of columns of `x`",
+    ),
+    pyg.PointTransformerConv: (TO_FLOAT32, "`pos_nn`, `attn_nn`, `add_self_loops`; `pos` of columns of `x`"),
+    pyg.PointGNNConv: (TO_FLOAT32, "`mlp_h`, `mlp_f`, `mlp_g`; `pos` of columns of `x`"),
+}
+
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
 
 
@@ -65,7 +79,7 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     where = f"{name} ({kind.__name__})" if name else kind.__name__
     if kind in record.operators:
         return record.name(convert_named(conv, where, args, kwargs, record), where)
-    if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
+    if kind not in CONVS and kind not in FOLLOWED and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
     kind = _as_base(kind)
@@ -97,7 +111,9 @@ def refuse_unknown(module: Any, known: Collection[Any]) -> None:
     """Refuses the first convolution in `module` that is neither in CONVS nor among `known` others, by name."""
     for name, each in module.named_modules():
         kind = type(each)
-        if isinstance(each, pyg.MessagePassing) and not (kind in CONVS or kind in READ_THROUGH or kind in known):
+        if isinstance(each, pyg.MessagePassing) and not any(
+            kind in each for each in (CONVS, READ_THROUGH, FOLLOWED, known)
+        ):
             raise refuse(f"{name} ({kind.__name__})" if name else kind.__name__, *_why_not(kind))
 
 
