@@ -95,6 +95,9 @@ SUMS = {
     "mean of the columns": lambda: OfAttributes(lambda net, a: (a * a).mean(-1), *gcn()),
     "a column": lambda: OfAttributes(lambda net, a: a[:, 0], pyg.GraphConv(5, 4), pyg.GraphConv(4, 3, aggr="mean")),
     "a column's exponential": lambda: OfAttributes(lambda net, a: torch.exp(-a[:, 1]), *gcn()),
+    "a product with a vector": lambda: OfAttributes(
+        lambda net, a: torch.exp(a @ net.w), *gcn(), w=nn.Parameter(torch.rand(3))
+    ),
     "an inverse": lambda: OfAttributes(lambda net, a: 1 / (1 + a[:, 0].abs()), pyg.GatedGraphConv(5, 2)),
     "scaled by constants": lambda: OfAttributes(lambda net, a: (((a - 0.5) / 2) ** 2).sum(1), pyg.TAGConv(5, 3)),
     "softplus of a column": lambda: OfAttributes(
@@ -260,6 +263,6 @@ def test_a_laplacian_of_computed_weights_is_refused():
         imported(by_sigmoid(pyg.ChebConv(5, 3, 2)))
 
 
-def test_weights_of_both_ends_are_refused():
-    with pytest.raises(ModelUnsupported, match="not computed from the columns of its edges alone"):
-        imported(OfAttributes(lambda net, a: torch.ones(3), pyg.GCNConv(5, 3)))
+def test_weights_of_single_edges_are_refused():
+    with pytest.raises(ModelUnsupported, match="numbers of its own for single edges, and these come and go"):
+        imported(OfAttributes(lambda net, a: net.w, pyg.GCNConv(5, 3), w=nn.Parameter(torch.rand(3))))

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Collection
 from typing import Any
 
+import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
@@ -193,6 +194,12 @@ def _weights(given: Any, record: Import, where: str) -> ir.Value | None:
     if given is None:
         return None
     rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
+    if isinstance(rows, torch.Tensor):
+        raise refuse(
+            where,
+            "its edge_weight has numbers of its own for single edges, and these come and go",
+            "give the numbers to the graph as weight=, and take them as edge_weight",
+        )
     if not isinstance(rows, ir.Value) or not rows.on_edges:
         raise refuse(
             where,
