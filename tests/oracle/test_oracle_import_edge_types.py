@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
 import livegnn as lg
-from livegnn.errors import ModelUnsupported
+from livegnn.errors import ColumnMissing, ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.compile_layout import sums_sources
 from livegnn.models.edges import Gather
@@ -204,6 +204,13 @@ def test_heat_follows_updates(name):
             truth = copy.deepcopy(module).double()(torch.tensor(x).double(), *given, torch.tensor(rows).double())
             plain = module(torch.tensor(x), *given, torch.tensor(rows))
         check_rows(engine.embeddings(range(12)), truth.numpy(), plain.numpy(), name, on_edges=True)
+
+
+def test_a_graph_without_types_is_refused():
+    model = lg.from_pyg(made("a parameter as weights"))
+    assert model.uses_types
+    with pytest.raises(ColumnMissing, match="expected edge types, which the model reads"):
+        lg.Engine(model, lg.Graph(np.zeros((3, 5), np.float32), [0, 1], [1, 2]))
 
 
 def test_types_that_are_computed_are_no_rows_of_a_table():

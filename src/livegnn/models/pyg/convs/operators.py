@@ -117,7 +117,11 @@ OPERATORS: dict[Any, Conv] = {
     pyg.LEConv: Conv(
         _le, "every aggregation; edge weights; exact to float32 with softmax, or weights and no sum or mean", BY_OPTION
     ),
-    pyg.ClusterGCNConv: Conv(_cluster_gcn, "`diag_lambda`, `bias`; `add_self_loops=True` only", TO_FLOAT32),
+    pyg.ClusterGCNConv: Conv(
+        _cluster_gcn,
+        "`diag_lambda`, `bias`; `add_self_loops`, or one self-loop for every vertex by the forward",
+        TO_FLOAT32,
+    ),
     pyg.WLConvContinuous: Conv(_wl_continuous, "edge weights", BIT_EXACT),
     pyg.MFConv: Conv(_mf, "every aggregation; `max_degree`, `bias`; bit-exact without softmax", BY_OPTION),
 }
