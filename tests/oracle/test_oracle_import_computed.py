@@ -16,9 +16,11 @@ import livegnn as lg
 from livegnn.errors import ModelUnsupported
 from livegnn.testing import check_engine, graph_columns, random_batch, random_graph
 from livegnn.testing.oracle import check_rows
+from tests.oracle.hetero_oracle import FOLLOW, TRIPLES, WIDTHS, check_hetero
 from tests.oracle.pyg_oracle import EXACT, ROUNDED, assert_equal, liven
 from tests.oracle.test_oracle_import_exactness import recomputes
 from tests.oracle.test_oracle_import_own import by_pyg
+from tests.oracle.typed_streams import random_typed_batch, random_typed_graph
 
 
 class OfAttributes(nn.Module):
@@ -266,3 +268,32 @@ def test_a_laplacian_of_computed_weights_is_refused():
 def test_weights_of_single_edges_are_refused():
     with pytest.raises(ModelUnsupported, match="numbers of its own for single edges, and these come and go"):
         imported(OfAttributes(lambda net, a: net.w, pyg.GCNConv(5, 3), w=nn.Parameter(torch.rand(3))))
+
+
+class OverTypes(nn.Module):
+    """Weights of every type of edges by one network; GCN and attention with loops within a type."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.attributes = nn.Linear(2, 1), nn.Linear(2, 2)
+        self.first = pyg.HeteroConv({triple: self.conv(triple) for triple in TRIPLES})
+        self.second = pyg.GATv2Conv(6, 3, edge_dim=2)
+
+    def conv(self, triple):
+        return pyg.GCNConv(5, 6) if triple == FOLLOW else pyg.GraphConv((WIDTHS[triple[0]], WIDTHS[triple[2]]), 6)
+
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+        weights = {key: torch.sigmoid(self.lin(rows)).squeeze(-1) for key, rows in edge_attr_dict.items()}
+        h = self.first(x_dict, edge_index_dict, edge_weight_dict=weights)
+        users = self.second(h["User"].relu(), edge_index_dict[FOLLOW], self.attributes(edge_attr_dict[FOLLOW]))
+        return {**h, "User": users}
+
+
+def test_over_vertex_types():
+    torch.manual_seed(0)
+    module, rng = liven(OverTypes()), np.random.default_rng(4)
+    graph, mirror = random_typed_graph(rng, WIDTHS, TRIPLES, attr_width=2)
+    engine = lg.Engine(lg.from_pyg(module, edge_width=2), graph, threads=1)
+    for number in range(6):
+        engine.apply(random_typed_batch(rng, mirror, int(rng.integers(1, 25))))
+        check_hetero(engine, module, mirror, f"after batch {number}", columns=("attr",))
