@@ -216,7 +216,9 @@ class _Reader:
         if refused is not None:
             raise refused.error
         for each in (*args, *kwargs.values()):
-            read = isinstance(module, (nn.Embedding, pyg.MessagePassing))
+            kind = type(module)
+            own = isinstance(module, pyg.MessagePassing) and not kind.__module__.startswith("torch_geometric.")
+            read = own or kind in (nn.Embedding, pyg.HEATConv)
             if isinstance(each, Shaped) and each.whole and not read:
                 raise refuse(
                     where, "torch.int64 would round the rows", "stay in float32; only an Embedding takes integers"
