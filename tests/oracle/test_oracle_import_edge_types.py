@@ -225,3 +225,33 @@ def test_types_of_vertices_are_a_column():
 
     with pytest.raises(ModelUnsupported, match=r"put the types into a column of x, and pass x\[:, 0\].long\(\)"):
         lg.from_pyg(Given())
+
+
+class Molecule(MessagePassing):
+    """Atoms and bonds are whole numbers among the columns."""
+
+    def __init__(self):
+        super().__init__(aggr="add")
+        self.atoms, self.bonds, self.lin = nn.Embedding(5, 4), nn.Embedding(TYPES, 4), nn.Linear(3, 4)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, x=self.atoms(x[:, 0].long()) + self.lin(x[:, 1:]), edge_attr=edge_attr)
+
+    def message(self, x_j, edge_attr):
+        return (x_j + self.bonds(edge_attr[:, 0].long())).relu()
+
+
+def test_tables_inside_an_own_layer():
+    torch.manual_seed(0)
+    module, rng = liven(Molecule()), np.random.default_rng(5)
+    x, (src, dst) = rng.standard_normal((9, 4)).astype(np.float32), rng.integers(0, 9, (2, 25))
+    rows = rng.integers(0, TYPES, (25, 2)).astype(np.float32)
+    x[:, 0] = rng.integers(0, 5, 9)
+    engine = lg.Engine(lg.from_pyg(module, input_width=4, edge_width=2), lg.Graph(x, src, dst, edge_attr=rows))
+    x[3, 0], updates = 4, lg.Updates()
+    updates.set_features(3, x[3])
+    engine.apply(updates)
+    with torch.no_grad():
+        want = module(torch.tensor(x), torch.tensor(np.stack([src, dst])), torch.tensor(rows))
+    np.testing.assert_allclose(engine.embeddings(range(9)), want.numpy(), rtol=1e-5, atol=1e-5)
+    engine.verify()

@@ -143,7 +143,7 @@ class _Examples:
             return (torch.zeros(shape, dtype=torch.int64) if given.whole else rand), traced
         if isinstance(given, ir.Value):
             count = _EDGES if given.on_edges else _VERTICES
-            tensor = torch.randn(count, given.width, generator=self.random)
+            tensor = torch.rand(count, given.width, generator=self.random)  # as whole numbers, row 0 of any table
             return tensor, Traced(given, (given.width,), EdgeChoice() if given.on_edges else None)
         if given is EDGES:
             edges = torch.randint(0, _VERTICES, (2, _EDGES), generator=self.random)
