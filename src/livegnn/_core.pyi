@@ -136,12 +136,14 @@ class Op(enum.Enum):
     LoadTarget = 27
     LoadAttributes = 28
     LoadWeight = 29
-    GatherMessage = 30
-    GatherScore = 31
-    StoreMessage = 32
-    StoreRow = 33
-    Output = 34
-    Zero = 35
+    LoadType = 30
+    LoadAdded = 31
+    GatherMessage = 32
+    GatherScore = 33
+    StoreMessage = 34
+    StoreRow = 35
+    Output = 36
+    Zero = 37
 
 class ActivationKind(enum.Enum):
     Relu = 0
@@ -190,12 +192,14 @@ class Gathering(enum.Enum):
     Max = 2
     Min = 3
     Median = 4
-    Softmax = 5
+    Newest = 5
+    Softmax = 6
 
 class Loops(enum.Enum):
     Keep = 0
     Drop = 1
     Replace = 2
+    Only = 3
 
 class Scaling(enum.Enum):
     Root = 0

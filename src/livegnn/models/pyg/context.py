@@ -71,14 +71,19 @@ class Rewired:
 
     loops:    "keep" all as they are; "drop" them; "add" one of weight `fill` to every vertex; "replace" all by such
               ones; "fill": one for every vertex, of its last self-loop's weight, or of `fill` without one.
-    weighted: whether the graph's weights are in the weights.   norm: "gcn" where these are divided by degrees.
+    weight: what the edges' weights are, the graph's or computed; None without.   norm: "gcn" where these are divided by
+    degrees.
     """
 
     what: str = EDGES.what
     loops: str = "keep"
     fill: float = 1.0
-    weighted: bool = False
+    weight: ir.Value | None = None
     norm: str | None = None
+
+    @property
+    def weighted(self) -> bool:
+        return self.weight is not None
 
 
 @dataclass(frozen=True)
@@ -246,6 +251,9 @@ class Import:
     whole: whether features and attributes are integers.   tables: id of a parameter -> its rows, by vertex.
     operators: what the user's own classes are read as, by class.
     suspects, followed: names of modules that compute with edges in a way that was refused, and those that are followed.
+    factors: of degree normalisations by computed weights.   positive: whether a degree of computed weights has no root
+    if these are below 0.   relations: the number of types of edges, of which every table that is indexed by them has a
+    row.
     """
 
     rounded: bool = False
@@ -268,6 +276,9 @@ class Import:
     types: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
+    factors: dict[tuple[int, bool, float], Any] = field(default_factory=dict)
+    positive: bool = False
+    relations: int | None = None
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 
     def constant(self, array: Any) -> Any:

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
+import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
@@ -29,7 +30,7 @@ from livegnn.models.pyg.context import (
     refuse_cached,
 )
 from livegnn.models.pyg.convs.attention import ATTENTION
-from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, Run
+from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, Exactness, Run
 from livegnn.models.pyg.convs.edgewise import EDGEWISE
 from livegnn.models.pyg.convs.linear import LINEAR
 from livegnn.models.pyg.convs.multi import MULTI
@@ -38,6 +39,7 @@ from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
 from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
+from livegnn.models.pyg.own.typed import convert_along_types
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
@@ -48,9 +50,23 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
         BY_OPTION,
         "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
         "min, cat; between two types SimpleConv, SAGEConv, GraphConv, GATConv, GATv2Conv, TransformerConv, GINConv, "
-        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv; within one "
-        "type every layer that needs no `edge_type` (docs/hetero.md)",
+        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv, GeneralConv and own layers; "
+        "within one type every layer that needs no `edge_type` (docs/hetero.md)",
     ),
+}
+
+#: Layers of torch_geometric.nn.conv that are followed through one run, as own layers are, with what the table says.
+FOLLOWED: dict[Any, tuple[Exactness, str]] = {
+    pyg.DNAConv: (
+        TO_FLOAT32,
+        "`heads`, `groups=1`, `normalize`, `add_self_loops`, `bias`; its rows are `torch.stack(layers, dim=1)`",
+    ),
+    pyg.PointNetConv: (
+        TO_FLOAT32,
+        "every aggregation; `local_nn`, `global_nn`, `add_self_loops`; `pos` of columns of `x`",
+    ),
+    pyg.PointTransformerConv: (TO_FLOAT32, "`pos_nn`, `attn_nn`, `add_self_loops`; `pos` of columns of `x`"),
+    pyg.PointGNNConv: (TO_FLOAT32, "`mlp_h`, `mlp_f`, `mlp_g`; `pos` of columns of `x`"),
 }
 
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
@@ -65,7 +81,7 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     where = f"{name} ({kind.__name__})" if name else kind.__name__
     if kind in record.operators:
         return record.name(convert_named(conv, where, args, kwargs, record), where)
-    if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
+    if kind not in CONVS and kind not in FOLLOWED and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
     kind = _as_base(kind)
@@ -94,7 +110,10 @@ def follow_module(
     def checked(conv: Any, path: str) -> None:
         _check_options(conv, f"{path} ({type(conv).__name__})")
 
-    return convert_own(module, name, where, call, given, record, nested, checked)
+    def read(given: tuple[Any, ...]) -> Any:
+        return convert_own(module, name, where, call, given, record, nested, checked)
+
+    return convert_along_types(where, given, record, read)
 
 
 def called(module: Any, given: tuple[Any, Any]) -> Any:
@@ -113,7 +132,9 @@ def refuse_unknown(module: Any, known: Collection[Any]) -> None:
     """Refuses the first convolution in `module` that is neither in CONVS nor among `known` others, by name."""
     for name, each in module.named_modules():
         kind = type(each)
-        if isinstance(each, pyg.MessagePassing) and not (kind in CONVS or kind in READ_THROUGH or kind in known):
+        if isinstance(each, pyg.MessagePassing) and not any(
+            kind in each for each in (CONVS, READ_THROUGH, FOLLOWED, known)
+        ):
             raise refuse(f"{name} ({kind.__name__})" if name else kind.__name__, *_why_not(kind))
 
 
@@ -174,10 +195,10 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
     relation = edges.relation if rewired is None else None
     x, own = _ends(x, relation, where)
-    weighted = rewired.weighted if rewired is not None else None
+    if rewired is None:
+        _of_relation((weight, attributes), relation, context[3], where)
+    weight = _weights(weight, context[3], where) if rewired is None else rewired.weight
     conv, rewired = settled(conv, rewired, attributes, where)
-    weight = _weights(weight, context[3], where) if weighted is None else None
-    _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
     if size is not None:
@@ -185,27 +206,35 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     for key in given:
         if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
-    has_weights = weight is not None if weighted is None else weighted
-    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
+    return Call(conv, x, own, weight, attributes, types is TYPES, given, *context, rewired), relation
 
 
-def _weights(given: Any, record: Import, where: str) -> Any:
-    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column."""
-    rows = given.value if isinstance(given, Flat) else given
+def _weights(given: Any, record: Import, where: str) -> ir.Value | None:
+    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column, or computed."""
+    if given is None:
+        return None
+    rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
+    if isinstance(rows, torch.Tensor):
+        raise refuse(
+            where,
+            "its edge_weight has numbers of its own for single edges, and these come and go",
+            "give the numbers to the graph as weight=, and take them as edge_weight",
+        )
+    if not isinstance(rows, ir.Value) or not rows.on_edges:
+        raise refuse(
+            where,
+            "its edge_weight is not computed from the columns of its edges alone",
+            "compute it from edge_attr or edge_weight, or give it to the graph",
+        )
+    if rows.width != 1:
+        what = "the forward's edge_attr, which has" if isinstance(rows, EdgeAttribute) else "rows of"
+        raise refuse(where, f"its edge_weight is {what} {rows.width} columns", "give it one number per edge")
     if isinstance(rows, EdgeAttribute):
-        if rows.width != 1:
-            raise refuse(
-                where,
-                f"its edge_weight is the forward's edge_attr, which has {rows.width} columns",
-                "give it one number per edge",
-            )
         record.weights_from.add("edge_attr")
-        return rows
+        return EdgeWeight()
     if is_weights(given):
         record.weights_from.add("edge_weight")
-    elif given is not None:
-        raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
-    return given
+    return rows
 
 
 def _refuse_size(size: Any, where: str) -> None:
@@ -246,7 +275,8 @@ def _of_relation(columns: tuple[Any, ...], relation: Relation | None, record: Im
         if isinstance(each, Marker):
             found = {each.relation}
         else:
-            leaves = ir.walk(each) if isinstance(each, ir.Value) else []
+            value = each.value if isinstance(each, Flat) else each
+            leaves = ir.walk(value) if isinstance(value, ir.Value) else []
             found = {record.attribute_relations.get(id(leaf)) for leaf in leaves if isinstance(leaf, EdgeAttribute)}
         if found - {relation}:
             raise refuse(where, "its edges and their weights or attributes are of different types", "fix the call")

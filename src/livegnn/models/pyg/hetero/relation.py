@@ -37,7 +37,7 @@ def convert_along(conv: Any, call: Call, convert: Callable[[Any, Call], Any], re
     others = {key: stand_in(value) for key, value in call.others.items()}
     result = convert(conv, dataclasses.replace(call, x=stand_in(call.x), own=stand_in(call.own), others=others))
     try:
-        return _typed(result, standing, relation)
+        return with_types(result, standing, relation)
     except ModelError as error:
         raise refuse(
             call.where,
@@ -46,7 +46,8 @@ def convert_along(conv: Any, call: Call, convert: Callable[[Any, Call], Any], re
         ) from error
 
 
-def _typed(result: ir.Value, standing: Mapping[int, ir.Value], relation: Relation) -> ir.Value:
+def with_types(result: ir.Value, standing: Mapping[int, ir.Value], relation: Relation) -> ir.Value:
+    """What was made of stand-ins, made of the rows that they stand for. Raises: ModelError where types do not meet."""
     new: dict[int, ir.Value] = {}
     for value in ir.walk(result):
         inputs = [new[id(x)] for x in value.inputs]

@@ -98,7 +98,7 @@ class Traced:
     """Rows: of vertices, or of `edges`, with `shape` left of each row.
 
     loops: what the rows of each list of added loops are, one row per vertex.   even: whether these are what `value` is
-    on an edge from the vertex to itself.
+    on an edge from the vertex to itself.   whole: whether these are whole numbers, as the types of edges.
     """
 
     value: ir.Value
@@ -106,6 +106,7 @@ class Traced:
     edges: EdgeChoice | Chosen | None = None
     loops: tuple[ir.Value, ...] = ()
     even: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True)
