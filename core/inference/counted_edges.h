@@ -14,6 +14,7 @@ struct CountedEdges {
   bool skips_loops = false;
   int relation = -1;                            // only edges of this type; -1: all
   const std::vector<int>* relations = nullptr;  // only edges of these types; null: all
+  bool only_loops = false;
 
   bool typed() const { return relation >= 0 || relations != nullptr; }
   bool counts_type(std::int32_t type) const {
@@ -21,12 +22,12 @@ struct CountedEdges {
     return relations == nullptr || std::find(relations->begin(), relations->end(), type) != relations->end();
   }
   bool counts(VertexId src, VertexId dst, std::int32_t type) const {
-    return counts_type(type) && !(skips_loops && src == dst);
+    return counts_type(type) && !(src == dst ? skips_loops : only_loops);
   }
 };
 
-inline CountedEdges counted_edges(const AggregationSpec& spec, bool skips_loops) {
-  return {skips_loops, spec.relation, spec.relations.empty() ? nullptr : &spec.relations};
+inline CountedEdges counted_edges(const AggregationSpec& spec, bool skips_loops, bool only_loops = false) {
+  return {skips_loops, spec.relation, spec.relations.empty() ? nullptr : &spec.relations, only_loops};
 }
 
 // visit(span, i) for every edge of v in the span that counts.
@@ -34,7 +35,7 @@ template <typename Visit>
 void visit_counted(const EdgeSpan& span, const CountedEdges& filter, VertexId v, Visit&& visit) {
   const bool typed = filter.typed();
   for (std::int32_t i = 0; i < span.count; ++i) {
-    if (filter.skips_loops && span.neighbours[i] == v) continue;
+    if (span.neighbours[i] == v ? filter.skips_loops : filter.only_loops) continue;
     if (typed && !filter.counts_type(span.types != nullptr ? span.types[i] : 0)) continue;
     visit(span, i);
   }

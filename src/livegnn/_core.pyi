@@ -105,7 +105,7 @@ class GraphStore:
 
 def scan_csr_sum(starts: NDArray[numpy.int64], neighbours: NDArray[numpy.int32]) -> int: ...
 
-def find_edges(store: GraphStore, src: NDArray[numpy.int64], dst: NDArray[numpy.int64], id: NDArray[numpy.int64] | None = None) -> tuple[NDArray[numpy.int64], NDArray[numpy.float32]]: ...
+def find_edges(store: GraphStore, src: NDArray[numpy.int64], dst: NDArray[numpy.int64], id: NDArray[numpy.int64] | None = None) -> tuple[NDArray[numpy.int64], NDArray[numpy.float32], NDArray[numpy.int32]]: ...
 
 def edge_attributes(store: GraphStore, ids: NDArray[numpy.int64]) -> NDArray[numpy.float32]: ...
 
@@ -144,12 +144,14 @@ class Op(enum.Enum):
     LoadTarget = 27
     LoadAttributes = 28
     LoadWeight = 29
-    GatherMessage = 30
-    GatherScore = 31
-    StoreMessage = 32
-    StoreRow = 33
-    Output = 34
-    Zero = 35
+    LoadType = 30
+    LoadAdded = 31
+    GatherMessage = 32
+    GatherScore = 33
+    StoreMessage = 34
+    StoreRow = 35
+    Output = 36
+    Zero = 37
 
 class ActivationKind(enum.Enum):
     Relu = 0
@@ -198,12 +200,14 @@ class Gathering(enum.Enum):
     Max = 2
     Min = 3
     Median = 4
-    Softmax = 5
+    Newest = 5
+    Softmax = 6
 
 class Loops(enum.Enum):
     Keep = 0
     Drop = 1
     Replace = 2
+    Only = 3
 
 class Scaling(enum.Enum):
     Root = 0

@@ -109,6 +109,49 @@ class Weighted(nn.Module):
         return rows * edge_weight.unsqueeze(-1) if self.reads and edge_weight is not None else rows
 
 
+class Computed(nn.Module):
+    """Weights that a forward computes of columns and ends of edges, for layers along the edges and against them."""
+
+    def __init__(self):
+        super().__init__()
+        self.edge, self.ends = nn.Linear(3, 1), nn.Linear(8, 1)
+        self.gcn, self.back = pyg.GCNConv(4, 5), pyg.GCNConv(5, 5, flow="target_to_source")
+        self.graph, self.out = pyg.GraphConv(5, 5), nn.Linear(11, 2)
+
+    def forward(self, x, edge_index, edge_attr):
+        u, v = edge_index
+        weight = self.edge(edge_attr).squeeze(-1).sigmoid()
+        gate = self.ends(torch.cat([x[u], x[v]], dim=-1)).squeeze(-1)
+        h = self.gcn(x, edge_index, weight).relu()
+        h = h + self.back(h, edge_index, weight) + self.back(h, edge_index.flip(0), weight)
+        h = self.graph(h, edge_index.flip(0), gate) - self.graph(h, edge_index, gate)
+        return self.out(torch.cat([h[u], h[v], weight.view(-1, 1)], dim=-1)) * gate.unsqueeze(-1)
+
+
+class OfTypes(nn.Module):
+    """The types of edges as rows of a table, in a layer against the edges and in the result."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.weight = nn.Embedding(3, 4), nn.Parameter(torch.rand(3))
+        self.conv, self.back = pyg.GINEConv(nn.Linear(4, 4), flow="target_to_source"), pyg.GraphConv(4, 4)
+        self.rgcn, self.out = pyg.RGCNConv(4, 4, 3), nn.Linear(12, 2)
+
+    def forward(self, x, edge_index, edge_type):
+        rows = self.table(edge_type)
+        x = self.conv(x, edge_index, rows) + self.back(x, edge_index.flip(0), self.weight[edge_type])
+        x = x.tanh() + self.rgcn(x, edge_index.flip(0), edge_type)
+        return self.out(torch.cat([x[edge_index[0]], x[edge_index[1]], rows], dim=-1))
+
+
+class OfTypesRecorded(OfTypes):
+    """torch.fx cannot read it."""
+
+    def forward(self, x, edge_index, edge_type):
+        assert isinstance(x, torch.Tensor)
+        return super().forward(x, edge_index, edge_type)
+
+
 class WeightedAgainst(Weighted):
     """The same with messages against the edges, whose weights are the same."""
 
@@ -195,6 +238,9 @@ CASES = {
     "both directions": Directed,
     "both directions, both ends": lambda: Directed(lambda x, e: x[e].permute(1, 0, 2).flatten(1)),
     "both directions, taken apart": lambda: Directed(lambda x, e: torch.cat([x[e[0]], x[e[1]].abs()], 1)),
+    "computed": Computed,
+    "types": OfTypes,
+    "types, recorded": OfTypesRecorded,
     "heads": Heads,
     "weights": Weighted,
     "weights, against": WeightedAgainst,

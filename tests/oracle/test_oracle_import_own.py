@@ -87,15 +87,17 @@ def test_a_softmax_is_the_attention_of_the_engine(name):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_out_degrees_of_the_old_normalisation(weighted):
-    """Its degree is the sources', with the weight of a vertex's last self-loop."""
+    """Its degree is the sources', with the weight of each vertex's last self-loop."""
     module = liven(own.OldGCN(5, 4, end=0), 1)
     model = lg.from_pyg(module)
     rng = np.random.default_rng(3)
     graph, mirror = random_graph(rng, 5, weighted, vertices=16)
     engine = lg.Engine(model, graph, threads=1)
-    engine.apply(random_batch(rng, mirror, 30))
-    truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
-    check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, "out-degrees")
+    for size in (1, 8, 30):
+        engine.apply(random_batch(rng, mirror, size))
+        check_engine(engine, mirror, "out-degrees")
+        truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
+        check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, "out-degrees")
 
 
 class Calm(own.MessagePassing):

@@ -44,6 +44,8 @@ enum class Op : int {
   LoadTarget,  // on edges: the same of the target
   LoadAttributes,
   LoadWeight,
+  LoadType,       // the edge's type, as a number
+  LoadAdded,      // 1 on a loop that the gather adds, else 0
   GatherMessage,  // the edge's message = a
   GatherScore,    // its scores = a
   StoreMessage,   // message row of aggregation `index` = a
@@ -97,8 +99,9 @@ enum class Root : int { None, Message, Table };
 
 // Messages computed edge by edge and reduced at the target. A row is computed again when one of its operands moves
 // (NeutronRT's constrained recompute, Algorithm 4), unless it sums what reads nothing of its target.
-enum class Gathering : int { Sum, Mean, Max, Min, Median, Softmax };
-enum class Loops : int { Keep, Drop, Replace };
+// Newest: the message of the edge with the largest id.
+enum class Gathering : int { Sum, Mean, Max, Min, Median, Newest, Softmax };
+enum class Loops : int { Keep, Drop, Replace, Only };
 
 struct EdgeReduceSpec {
   Gathering kind = Gathering::Sum;

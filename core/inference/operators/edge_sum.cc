@@ -170,12 +170,12 @@ class EdgeSum::BatchMessages {
     if (!counts(edge)) return;
     const auto before = attrs_before_.find(edge.id);
     const float* attr = before != attrs_before_.end() ? before->second : attr_now(edge);
-    edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr, edge.type, true});
+    edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr, edge.type, true, edge.id});
   }
   void comes(const EdgeRecord& edge, float weight) {
     if (!counts(edge)) return;
     ++count_;
-    edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false});
+    edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false, edge.id});
   }
 
   const EdgeSum& op_;

@@ -316,7 +316,10 @@ class Model:
     @property
     def uses_types(self) -> bool:
         """Whether the model distinguishes edges by their type."""
-        return any(getattr(value, "relation", None) is not None for value in self._values)
+        return any(
+            isinstance(value, edges.EdgeRelation) or getattr(value, "relation", None) is not None
+            for value in self._values
+        )
 
     @property
     def uses_edges(self) -> bool:

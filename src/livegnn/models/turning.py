@@ -39,7 +39,7 @@ def ends_changed(value: ir.Value, known: dict[int, tuple[ir.Value, ir.Value]]) -
         if isinstance(value, Source | Target):
             new: ir.Value = Target(value.x) if isinstance(value, Source) else Source(value.x)
         else:
-            new = with_inputs(value, [ends_changed(x, known) for x in value.inputs])
+            new = with_inputs(value, [ends_changed(x, known) for x in value.inputs]) if value.inputs else value
         known[id(value)] = value, new
         known[id(new)] = new, value
     return known[id(value)][1]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from livegnn.models import ir
+from livegnn.models.edges import EdgeWeight
 from livegnn.models.messages import ones
 from livegnn.models.pyg.context import EDGES, WEIGHTS, End, Flat, Import, Marker, Rewired, Unfit, is_symbol
 from livegnn.models.pyg.functions.operands import number_of
@@ -56,21 +58,24 @@ def edges_in(edge_index: Any) -> Rewired:
     return Rewired(turned=edge_index.turned)
 
 
-def _weighted(given: Any, edges: Rewired) -> bool:
-    """Whether the call is given the weights of its edges. Raises: Unfit for other columns than these."""
+def _weight(given: Any, edges: Rewired) -> ir.Value | None:
+    """The weights of the edges that the call is given, None without. Raises: Unfit for other columns than these."""
     if given is None:
-        return False
-    own = isinstance(given, Rewired) and given.what == WEIGHTS.what and given.norm is None
-    if (given is WEIGHTS and edges.loops == "keep") or (own and given.loops == edges.loops):
-        return True
+        return None
+    if edges.loops == "keep" and given is WEIGHTS:
+        return EdgeWeight()
+    if edges.loops == "keep" and isinstance(given, Flat) and given.value.on_edges:
+        return given.value
+    if isinstance(given, Rewired) and given.what == WEIGHTS.what and given.norm is None and given.loops == edges.loops:
+        return given.weight
     raise Unfit("it is given a column of the edges that is not the graph's own edge_weight", "leave that column out")
 
 
-def _pair(record: Import, edges: Rewired, weighted: bool) -> tuple[Any, Any]:
+def _pair(record: Import, edges: Rewired, weight: ir.Value | None) -> tuple[Any, Any]:
     """(edge_index, edge_weight or None)."""
-    if weighted:
+    if isinstance(weight, EdgeWeight):
         record.weights_from.add("edge_weight")
-    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted) if weighted else None
+    return edges, None if weight is None else replace(edges, what=WEIGHTS.what, weight=weight)
 
 
 def _fill(given: Any, default: float = 1.0) -> float:
@@ -84,20 +89,20 @@ def _add_self_loops(
     record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
 ) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_attr, edges)
+    weight = _weight(edge_attr, edges)
     after = {"keep": "add", "drop": "replace"}.get(edges.loops)
     if after is None:
         raise Unfit("self-loops were added already", "add them once")
-    fill = _fill(fill_value) if weighted else 1.0
-    return _pair(record, replace(edges, loops=after, fill=fill), weighted)
+    fill = 1.0 if weight is None else _fill(fill_value)
+    return _pair(record, replace(edges, loops=after, fill=fill), weight)
 
 
 def _add_remaining_self_loops(
     record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
 ) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_attr, edges)
-    return _pair(record, _remaining(edges, weighted, _fill(fill_value)), weighted)
+    weight = _weight(edge_attr, edges)
+    return _pair(record, _remaining(edges, weight is not None, _fill(fill_value)), weight)
 
 
 def _remaining(edges: Rewired, weighted: bool, fill: float) -> Rewired:
@@ -111,8 +116,8 @@ def _remaining(edges: Rewired, weighted: bool, fill: float) -> Rewired:
 
 def _remove_self_loops(record: Import, edge_index: Any, edge_attr: Any = None) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_attr, edges)
-    return _pair(record, replace(edges, loops="drop", fill=1.0), weighted)
+    weight = _weight(edge_attr, edges)
+    return _pair(record, replace(edges, loops="drop", fill=1.0), weight)
 
 
 def _gcn_norm(
@@ -127,13 +132,13 @@ def _gcn_norm(
     **_counts: Any,
 ) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_weight, edges)
-    record.rounded = record.rounded or not weighted  # weights of 1 are float32 without a dtype, whatever the rows are
+    weight = _weight(edge_weight, edges)
+    record.rounded = record.rounded or weight is None  # weights of 1 are float32 without a dtype, whatever the rows are
     if add_self_loops:
-        edges = _remaining(edges, weighted, 2.0 if improved else 1.0)
-    edges, _ = _pair(record, edges, weighted)
+        edges = _remaining(edges, weight is not None, 2.0 if improved else 1.0)
+    edges, _ = _pair(record, edges, weight)
     turned = edges.turned != (flow == "target_to_source")
-    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted, norm="gcn", turned=turned)
+    return edges, replace(edges, what=WEIGHTS.what, weight=weight, norm="gcn", turned=turned)
 
 
 def _degree(record: Import, index: Any, count: Any = None, dtype: Any = None, **counts: Any) -> Any:
@@ -143,7 +148,7 @@ def _degree(record: Import, index: Any, count: Any = None, dtype: Any = None, **
     if count is None and all(each is None for each in counts.values()):
         raise Unfit("without num_nodes it ends with the last vertex that has an edge", "pass x.size(0)")
     assert record.rows is not None
-    count = present_sum(ones(record.rows), index.edges)
+    count = present_sum(ones(record.rows), index.edges, record)
     return Flat(count if index.place == 1 else turned(count, [record.rows]))
 
 

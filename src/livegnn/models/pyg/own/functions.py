@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from livegnn.models import ir
-from livegnn.models.edges import HeadDot, RowMatrix, Source, Target
+from livegnn.models.edges import EdgeRelation, HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Unfit, to_array
 from livegnn.models.pyg.functions.infinite import finite
@@ -53,6 +53,7 @@ from livegnn.models.pyg.own.rows import (
     spread,
     times,
 )
+from livegnn.models.pyg.tables import lookup
 
 _LEAST = 1e-37  # below every difference of two numbers that float32 can hold
 SUMMED_INTO = ("index_add", "scatter_add", "scatter_reduce")
@@ -429,6 +430,9 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
         return _picked_edges(tracing, input, parts)
     if isinstance(index, EndIds):
         return _lift(tracing, result, input, 0, index)
+    more = torch.is_tensor(input) and len(result) > len(input)  # than a mask leaves
+    if isinstance(index, Traced) and torch.is_tensor(input) and (index.whole or more):
+        return _looked_up(tracing, result, input, index)
     if isinstance(parts[0], (EdgeMask, Places, Traced)) and all(each == slice(None) for each in parts[1:]):
         return _masked(tracing, result, input, parts[0])
     x = _traced(input)
@@ -470,8 +474,19 @@ def _masked(tracing: Tracing, result: Any, input: Any, mask: Any) -> Any:
     return rows_left(tracing, input, edge_mask)
 
 
+def _looked_up(tracing: Tracing, result: Any, table: torch.Tensor, index: Traced) -> Traced:
+    """Rows of a constant, named by whole numbers such as the types of edges."""
+    if index.shape != () or not index.whole:
+        raise Unfit("it picks rows by numbers that are not the ends of edges, nor the types of edges",
+                    "index by edge_index[0], edge_index[1] or edge_type")  # fmt: skip
+    flat = to_array(table).reshape(len(table), -1)
+    return mapped(lambda value: lookup(tracing.record, value, flat), _trail(result), index)
+
+
 def _lift(tracing: Tracing, result: Any, input: Any, dim: int, index: Any) -> Any:
     """Rows of vertices brought to the ends of edges."""
+    if dim == 0 and isinstance(index, Traced) and torch.is_tensor(input):
+        return _looked_up(tracing, result, input, index)
     if not isinstance(index, EndIds) or index.end is None:
         raise Unfit(
             "it picks rows by numbers that are not the ends of edges", "index by edge_index[0] or edge_index[1]"
@@ -537,6 +552,22 @@ def _equal(equal: bool) -> Callable[..., Any]:
         return _opposite(differ) if equal else differ
 
     return handler
+
+
+def as_values(tracing: Tracing, given: Any) -> Any:
+    """Types of edges, and masks by type, as one number per edge; the rest as it is."""
+    if isinstance(given, (list, tuple)):
+        return type(given)(as_values(tracing, each) for each in given)
+    if isinstance(given, dict):
+        return {key: as_values(tracing, each) for key, each in given.items()}
+    if isinstance(given, EdgeTypes):
+        return Traced(EdgeRelation(), (), given.edges, whole=True)
+    if not isinstance(given, EdgeMask) or not given.own or given.relation is None or given.edges.added:
+        return given
+    kind = Source(constant_like(tracing.reducer.anchor, [float(given.relation)]))
+    types = Traced(EdgeRelation(), (), given.edges)
+    truth = _opposite(mapped(lambda x: ir.Maximum((_less(x, kind), _less(kind, x))), (), types))
+    return truth if given.numbers is None else mapped(ir.Multiply, (), truth, given.numbers)
 
 
 def _joined(tracing: Tracing, result: Any, a: Any, b: Any, function: Callable[..., ir.Value]) -> Traced:

@@ -31,6 +31,7 @@ from livegnn.models.pyg.own.rows import (
     mapped,
     prod,
 )
+from livegnn.models.pyg.weighted import inverse_root
 
 _EXTREMES: dict[str, Callable[[ir.Value, ir.Value], ir.Value]] = {
     "max": lambda a, b: ir.Maximum((a, b)),
@@ -190,7 +191,7 @@ class Reducer:
     def aggregator(
         self, message: ir.Value, edges: EdgeChoice, *, weighted: bool = False, label: Any = None
     ) -> Aggregator:
-        of = (weighted, edges.relation, _loops(edges), label, self.reversed)
+        of = (EdgeWeight() if weighted else None, edges.relation, _loops(edges), label, self.reversed)
         return Aggregator(message, self.anchor, self.record, self.where, *of)
 
     def with_loops(self, rows: Traced, parts: Factors, kind: ir.Aggregate) -> ir.Value:
@@ -241,7 +242,7 @@ class Reducer:
 
     def inverse_root(self, x: ir.Value) -> ir.Value:
         """x^-1/2, 0 where x is not above 0; of a degree, remembered."""
-        root = ir.Activation(ir.Activation(x, "sqrt"), "reciprocal")
+        root = inverse_root(x, self.record)
         if id(x) in self.degrees:
             self.roots[id(root)] = root, self.degrees[id(x)][1]
         return root

@@ -26,9 +26,10 @@ from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
 from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
 from livegnn.models.pyg.own.ends import both_ends, turned_ends
-from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
+from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, as_values
 from livegnn.models.pyg.own.matrices import made, of_matrix
 from livegnn.models.pyg.own.pairs import join_pairs
+from livegnn.models.pyg.own.plain import by_functions
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeTypes,
@@ -307,12 +308,26 @@ class FollowedRun(TorchFunctionMode):
             return both_ends(first, 0)
         if isinstance(first, InfiniteEntries) and name not in ("where",):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
-        handler = _FUNCTIONS.get(name)
-        if handler is None:
-            raise Unfit("this operation is not supported")
         if "out" in kwargs or "inplace" in kwargs:
             kwargs = {key: each for key, each in kwargs.items() if key not in ("out", "inplace")}
-        return handler(self, result, *args, **kwargs)
+        try:
+            if name not in _FUNCTIONS:
+                raise Unfit("this operation is not supported")
+            return _FUNCTIONS[name](self, result, *args, **kwargs)
+        except (Unfit, TypeError) as error:
+            try:
+                return self.by_values(name, result, as_values(self, args), as_values(self, kwargs))
+            except (Unfit, TypeError):
+                raise error from None
+
+    def by_values(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
+        """What a function makes of types of edges as numbers, or of rows of any shape. Raises: Unfit."""
+        try:
+            if name not in _FUNCTIONS:
+                raise Unfit("this operation is not supported")
+            return _FUNCTIONS[name](self, result, *args, **kwargs)
+        except (Unfit, TypeError):
+            return by_functions(self, name, result, args, kwargs)
 
 
 def _has_changed_edges(value: Any) -> bool:

@@ -24,6 +24,7 @@ from livegnn.models.pyg.own.functions import scatter
 from livegnn.models.pyg.own.matrices import made, product
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
 from livegnn.models.pyg.utilities import original_of
+from livegnn.models.pyg.weighted import loop_rows
 
 _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
 _PASS_IT = "pass num_nodes=x.size(0)"
@@ -121,12 +122,14 @@ def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
         return _keep_constant(tracing, result, given)
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
-    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
-        raise Unfit(
-            "a vertex's loop takes the attributes of its last self-loop edge, which are not kept",
-            "use remove_self_loops and add_self_loops",
-        )
+    if before.masks or before.relation is not None:
+        raise Unfit("it keeps a vertex's last self-loop of those that a mask has left", "pick the edges afterwards")
     edges = extended(tracing, without_loops(tracing, before), 0, 1)
+    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
+        left = replace(edge_attr, edges=without_loops(tracing, before), loops=())
+        others, _ = _fill(tracing, left, fill_value, 0 if ids.turned else 1)
+        rows = (loop_rows(edge_attr.value, others),)
+        return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, rows, even=False)
     weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
     return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, (weight,), even=False)
 
