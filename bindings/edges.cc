@@ -27,14 +27,16 @@ using namespace graph_arrays;
 
 bool is_slot(const GraphStore& store, std::int64_t slot) { return slot >= 0 && slot < store.slot_count(); }
 
-// Of each pair the edge with the id given, or the newest one: id (kNoEdge where there is none) and weight. Without ids
-// both ends must be live vertices; with them, an edge that was there may have gone with its ends.
-std::tuple<Out1<std::int64_t>, Out1<float>> find_edges(const GraphStore& store, const Ids& src, const Ids& dst,
-                                                       const std::optional<Ids>& id) {
+// Of each pair the edge with the id given, or the newest one: id (kNoEdge where there is none), weight and type.
+// Without ids both ends must be live vertices; with them, an edge that was there may have gone with its ends.
+std::tuple<Out1<std::int64_t>, Out1<float>, Out1<std::int32_t>> find_edges(const GraphStore& store, const Ids& src,
+                                                                           const Ids& dst,
+                                                                           const std::optional<Ids>& id) {
   check_lengths("edge_outputs", src.size(), dst.size(), "dst");
   if (id) check_lengths("edge_outputs", src.size(), id->size(), "id");
   std::vector<std::int64_t> ids(src.size());
   std::vector<float> weights(src.size());
+  std::vector<std::int32_t> types(src.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t u = src.data()[i], v = dst.data()[i];
     if (!id) {
@@ -47,8 +49,9 @@ std::tuple<Out1<std::int64_t>, Out1<float>> find_edges(const GraphStore& store, 
     }
     ids[i] = found.id;
     weights[i] = found.weight;
+    types[i] = found.type;
   }
-  return {make_array(std::move(ids)), make_array(std::move(weights))};
+  return {make_array(std::move(ids)), make_array(std::move(weights)), make_array(std::move(types))};
 }
 
 // Attributes of edges that are there, (k, attr_width).

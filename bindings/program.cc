@@ -41,8 +41,8 @@ void bind_instruction(nb::module_& m) {
 // What is reduced over edges.
 void bind_aggregations(nb::module_& m) {
   using C = DegreeNormSpec;
-  bind_struct<C, 0, &C::weighted, &C::self_loops, &C::fill, &C::relation, &C::outgoing, &C::scaling>(m,
-                                                                                                     "DegreeNormSpec");
+  bind_struct<C, 0, &C::weighted, &C::self_loops, &C::fill, &C::relation, &C::outgoing, &C::scaling, &C::reversed>(
+      m, "DegreeNormSpec");
   using A = AttentionSpec;
   bind_struct<A, 3, &A::source_table, &A::target_table, &A::message_table, &A::slope, &A::own_loop, &A::skip_loops>(
       m, "AttentionSpec");
@@ -52,7 +52,8 @@ void bind_aggregations(nb::module_& m) {
   using S = AggregationSpec;
   bind_struct<S, 3, &S::name, &S::width, &S::stage, &S::norm, &S::weighted, &S::self_loops, &S::context,
               &S::message_table, &S::root, &S::root_table, &S::root_coefficient, &S::consumers, &S::reduce,
-              &S::relation, &S::relations, &S::gather, &S::attention, &S::heads, &S::target>(m, "AggregationSpec");
+              &S::relation, &S::relations, &S::gather, &S::attention, &S::heads, &S::target, &S::reversed>(
+      m, "AggregationSpec");
 }
 
 void bind_rows(nb::module_& m) {

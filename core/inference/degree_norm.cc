@@ -33,7 +33,8 @@ DegreeNorm::Fixed DegreeNorm::share(float weight, VertexId v) const {
     throw Error(ErrorKind::DegreeNegative,
                 {.where = "apply",
                  .expected = "edge weights of at least 0 in a layer normalised by out-degrees",
-                 .got = std::to_string(counted) + " on an edge from vertex " + std::to_string(v),
+                 .got = std::to_string(counted) + " on an edge " + (spec_.reversed ? "to" : "from") + " vertex " +
+                        std::to_string(v),
                  .advice = "with one below, PyG's scale of the Laplacian would depend on all edges of the graph",
                  .vertex = v});
   }
@@ -65,12 +66,12 @@ float DegreeNorm::loop_weight(const GraphStore& graph, VertexId v) const {
 
 void DegreeNorm::refuse_negative(Fixed degree, VertexId v) const {
   if (degree < 0) {
-    throw Error(ErrorKind::DegreeNegative,
-                {.where = "apply",
-                 .expected = "a weighted in-degree of at least 0 at vertex " + std::to_string(v),
-                 .got = std::to_string(static_cast<double>(degree) / kUnit),
-                 .advice = "degree normalisation has no value there",
-                 .vertex = v});
+    throw Error(ErrorKind::DegreeNegative, {.where = "apply",
+                                            .expected = std::string("a weighted ") + (spec_.reversed ? "out" : "in") +
+                                                        "-degree of at least 0 at vertex " + std::to_string(v),
+                                            .got = std::to_string(static_cast<double>(degree) / kUnit),
+                                            .advice = "degree normalisation has no value there",
+                                            .vertex = v});
   }
 }
 
@@ -78,16 +79,12 @@ DegreeNorm::Fixed DegreeNorm::sum_of(const GraphStore& graph, VertexId v) const 
   Fixed sum = 0;
   const auto add = [&](const EdgeSpan& span, std::int32_t i) { sum += share(weight_of(span, i), v); };
   const CountedEdges filter{skips_loops(), spec_.relation};
-  if (spec_.outgoing) {
-    visit_counted_out(graph, filter, v, add);
-  } else {
-    visit_counted_in(graph, filter, v, add);
-  }
+  visit_counted_in(Flow(graph, counts_out_lists()), filter, v, add);
   return sum;
 }
 
 void DegreeNorm::check(const GraphStore& graph, VertexId v) const {
-  if (spec_.scaling == Scaling::One) {
+  if (spec_.scaling == Scaling::One || spec_.scaling == Scaling::Unit) {
     sum_of(graph, v);
     return;
   }
@@ -102,6 +99,10 @@ void DegreeNorm::finish(const GraphStore& graph, VertexId v) {
     return;
   }
   factors.loop = loop_weight(graph, v);
+  if (spec_.scaling == Scaling::Unit) {
+    factors.scale = 1.0f;
+    return;
+  }
   const Fixed degree = sum_[at(v)] + fixed(factors.loop);
   refuse_negative(degree, v);
   const double d = static_cast<double>(degree) / kUnit;

@@ -1,5 +1,6 @@
 // Degree norms of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2. d_v is of in-edges
-// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v.
+// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v. Of sums over filled self-loops
+// s_v = 1. Reversed, all edges are turned round.
 //
 // d_v is kept in 128-bit fixed point (units of 2^-64), so that adding and removing weights accumulates no rounding
 // error.
@@ -33,7 +34,7 @@ class DegreeNorm {
   bool outgoing() const { return spec_.outgoing; }
   float share_max(float weight_max) const;  // of out-edges: the largest |w_uv s_u|, whatever the degrees
   // Whose degree the edge is in.
-  VertexId owner(const EdgeRecord& edge) const { return spec_.outgoing ? edge.src : edge.dst; }
+  VertexId owner(const EdgeRecord& edge) const { return counts_out_lists() ? edge.src : edge.dst; }
   void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 
@@ -60,6 +61,7 @@ class DegreeNorm {
   };
   static Fixed fixed(float weight);
   Fixed share(float weight, VertexId v) const;  // of an edge in v's degree
+  bool counts_out_lists() const { return spec_.outgoing != spec_.reversed; }
   bool skips_loops() const { return spec_.self_loops || spec_.outgoing; }
   struct Factors {  // what a row needs of its vertex, side by side
     float scale = 0.0f, loop = 0.0f;

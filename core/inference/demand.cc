@@ -51,7 +51,9 @@ void EngineImpl::find_stale() {
   for (std::size_t stage = 0; stage < sets.size(); ++stage) {
     stale_[stage].prepare(work_.slots, 1);
     for (const VertexId v : sets[stage]) stale_[stage].add(v);
-    if (stage + 1 < sets.size()) stale_edges_ += work_.out_edges(sets[stage]);
+    if (stage + 1 == sets.size()) continue;
+    if (work_.goes_forward) stale_edges_ += work_.out_edges({work_.graph, false}, sets[stage]);
+    if (work_.goes_back) stale_edges_ += work_.out_edges({work_.graph, true}, sets[stage]);
   }
   spent_edges_ += stale_edges_ / kWalksForAll;
   edges_per_change_ =
@@ -73,7 +75,7 @@ bool EngineImpl::asks_for_much(std::span<const std::int64_t> ids) const {
   double looks = edges_per_change_ * static_cast<double>(pending_.changes()) * looks_for_an_edge();
   for (const std::int64_t id : ids) {
     if (looks < 0.0) return true;
-    if (id >= 0 && id < work_.graph.slot_count()) looks -= work_.graph.in_degree(static_cast<VertexId>(id));
+    if (id >= 0 && id < work_.graph.slot_count()) looks -= work_.messages_max(static_cast<VertexId>(id));
   }
   return looks < 0.0;
 }
@@ -101,10 +103,11 @@ bool EngineImpl::find_needed(const std::vector<VertexId>& outputs) {
         for (const VertexId v : rows) need(source().stored[at(t)].stage, v);
       }
       if (operands.sources.empty()) continue;
-      for (const VertexId v : rows) looks -= work_.graph.in_degree(v);
+      const Flow flow = work_.flow(step.index);
+      for (const VertexId v : rows) looks -= flow.in_degree(v);
       if (looks < 0) return false;
       for (const VertexId v : rows) {
-        work_.graph.visit_in(v, [&](const EdgeSpan& span) {
+        flow.visit_in(v, [&](const EdgeSpan& span) {
           for (std::int32_t i = 0; i < span.count; ++i) {
             for (const int t : operands.sources) need(source().stored[at(t)].stage, span.neighbours[i]);
           }

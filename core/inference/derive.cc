@@ -24,8 +24,9 @@ void StageView::read_input(VertexId v, float* out, std::int32_t width) const {
 
 std::int32_t StageView::in_edges_before(const AggregationSpec& spec, VertexId v) const {
   if (spec.relation >= 0) return state.norms[at(spec.context)].edges_before(v);
-  const auto gained = work.in_edges_gained.find(v);
-  return work.graph.in_degree(v) - (gained == work.in_edges_gained.end() ? 0 : gained->second);
+  const auto& edges_gained = work.edges_gained[spec.reversed ? 1 : 0];
+  const auto gained = edges_gained.find(v);
+  return Flow(work.graph, spec).in_degree(v) - (gained == edges_gained.end() ? 0 : gained->second);
 }
 
 std::int32_t StageView::type_before(VertexId v) const {
@@ -48,9 +49,13 @@ int Workspace::last_use(int table) const {
 }
 
 void Workspace::note_before() {
-  in_edges_gained.clear();
-  for (const EdgeRecord& edge : delta->added) ++in_edges_gained[edge.dst];
-  for (const EdgeRecord& edge : delta->removed) --in_edges_gained[edge.dst];
+  for (const bool reversed : {false, true}) {
+    auto& gained = edges_gained[reversed ? 1 : 0];
+    gained.clear();
+    if (reversed ? !goes_back : !goes_forward) continue;
+    for (const EdgeRecord& edge : delta->added) ++gained[reversed ? edge.src : edge.dst];
+    for (const EdgeRecord& edge : delta->removed) --gained[reversed ? edge.src : edge.dst];
+  }
   types_before.clear();
   for (std::size_t i = 0; i < delta->vertices_retyped.size(); ++i) {
     types_before[delta->vertices_retyped[i]] = delta->types_before[i];
@@ -102,10 +107,14 @@ void Workspace::derive_rows(int stage, const std::vector<VertexId>& vertices) {
 // The old messages that move along changed edges.
 void Workspace::derive_sources() {
   std::vector<VertexId> sources;
-  for (const EdgeRecord& edge : delta->added) sources.push_back(edge.src);
-  for (const EdgeRecord& edge : delta->removed) sources.push_back(edge.src);
-  for (const EdgeReweighted& edge : delta->reweighted) sources.push_back(edge.before.src);
-  for (const EdgeRecord& edge : delta->reattributed) sources.push_back(edge.src);
+  const auto add = [&](const EdgeRecord& edge) {
+    if (goes_forward) sources.push_back(edge.src);
+    if (goes_back) sources.push_back(edge.dst);
+  };
+  for (const auto* edges : {&delta->added, &delta->removed, &delta->reattributed}) {
+    for (const EdgeRecord& edge : *edges) add(edge);
+  }
+  for (const EdgeReweighted& edge : delta->reweighted) add(edge.before);
   for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) derive_rows(stage, sources);
 }
 
@@ -113,7 +122,7 @@ void Operator::derive_operands(const std::vector<VertexId>& rows) const {
   if (!work_.compact()) return;
   std::vector<VertexId> sources;
   for (const VertexId v : rows) {
-    work_.graph.visit_in(
+    flow_.visit_in(
         v, [&](const EdgeSpan& span) { sources.insert(sources.end(), span.neighbours, span.neighbours + span.count); });
   }
   work_.derive(operands_.targets, rows);

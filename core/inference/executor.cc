@@ -180,18 +180,7 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       return each_row(rows, [&](int i) { k.head_scale(out(i), a(i), b(i), s.heads, s.width); });
     case Op::RowMatrix:
       return each_row(rows, [&](int i) { k.row_matrix(out(i), a(i), b(i), width_of(program, s.a), s.width); });
-    case Op::LoadSource:
-    case Op::LoadTarget:
-    case Op::LoadAttributes:
-    case Op::LoadWeight:
-    case Op::GatherMessage:
-    case Op::GatherScore:
-    case Op::LoadInput:
-    case Op::LoadAggregate:
-    case Op::LoadStored:
-    case Op::StoreMessage:
-    case Op::StoreRow:
-    case Op::Output:
+    default:  // what loads or stores, which the stages and gathers do
       break;
   }
   invariant(false, "a state instruction reached execute()");

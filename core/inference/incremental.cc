@@ -126,7 +126,7 @@ void EngineImpl::prefetch(const UpdateBuffer& batch) const {
     } else if ((update.kind == UpdateKind::AddEdge || update.kind == UpdateKind::RemoveEdge) && known(update.u) &&
                known(update.v)) {
       for (const auto& op : work_.operators)
-        op->prefetch_edge(static_cast<VertexId>(update.u), static_cast<VertexId>(update.v));
+        op->prefetch_ends(static_cast<VertexId>(update.u), static_cast<VertexId>(update.v));
     }
   }
 }
@@ -147,7 +147,7 @@ void EngineImpl::apply_edges() {
   for (const auto& op : work_.operators) {
     for (const auto* edges : {&work_.delta->removed, &work_.delta->added}) {
       for (std::size_t i = 0; i < std::min(edges->size(), kEdgesAhead); ++i)
-        op->prefetch_edge((*edges)[i].src, (*edges)[i].dst);
+        op->prefetch_ends((*edges)[i].src, (*edges)[i].dst);
     }
   }
   for (const auto& op : work_.operators) op->apply_edges();

@@ -25,11 +25,14 @@ VertexSets EngineImpl::affected_sets(const BatchDelta& delta) {
   for (const int stage : source().input_consumers) {
     for (const VertexId v : delta.features_changed) work_.dirty[at(stage)].add(v);
   }
-  const auto mark_edges = [&](const std::vector<int>& consumers) {
+  const auto mark_edges = [&](const AggregationSpec& spec) {
+    const auto mark = [&](const EdgeRecord& edge) {
+      work_.mark_consumers(spec.consumers, spec.reversed ? edge.src : edge.dst, 0);
+    };
     for (const auto* edges : {&delta.removed, &delta.added, &delta.reattributed}) {
-      for (const EdgeRecord& edge : *edges) work_.mark_consumers(consumers, edge.dst, 0);
+      for (const EdgeRecord& edge : *edges) mark(edge);
     }
-    for (const EdgeReweighted& edge : delta.reweighted) work_.mark_consumers(consumers, edge.before.dst, 0);
+    for (const EdgeReweighted& edge : delta.reweighted) mark(edge.before);
   };
   VertexSets sets;
   for (int stage = 0; stage < stages(); ++stage) {
@@ -40,7 +43,7 @@ VertexSets EngineImpl::affected_sets(const BatchDelta& delta) {
     }
     for (std::size_t k = 0; k < work_.operators.size(); ++k) {
       if (work_.operators[k]->stage() != stage) continue;
-      mark_edges(source().aggregations[k].consumers);
+      mark_edges(source().aggregations[k]);
       work_.operators[k]->mark_reached(sets, delta);
     }
   }
@@ -60,7 +63,7 @@ VertexSets EngineImpl::needed_sets(const std::vector<VertexId>& outputs) const {
       if (work_.aggregation(k).stage != static_cast<int>(stage)) continue;
       for (const VertexId v : needed[stage + 1]) {
         const InSample sample = work_.sample_in_edges(k, v);
-        work_.graph.visit_in(v, [&](const EdgeSpan& span) {
+        work_.flow(k).visit_in(v, [&](const EdgeSpan& span) {
           for (std::int32_t i = 0; i < span.count; ++i) {
             if (sample.admits(span.ids[i]) != 0.0f) set.add(span.neighbours[i]);
           }
@@ -83,7 +86,8 @@ void EngineImpl::run_needed(int stage, const std::vector<VertexId>& rows, State&
     if (op.stage() + 1 != stage) continue;
     const std::int64_t most = sampled ? w.options.fanout : w.all_in_edges();
     std::int64_t read = 0;
-    for (const VertexId v : rows) read += std::min<std::int64_t>(w.graph.in_degree(v), most);
+    const Flow flow = w.flow(static_cast<int>(k));
+    for (const VertexId v : rows) read += std::min<std::int64_t>(flow.in_degree(v), most);
     w.count_reread(op.stage(), read);
     w.in_shares(total, kRowsPerTask, [&](std::int64_t first, std::int64_t last, int thread) {
       PlacedRows table(op, true, [&](VertexId v) { return state.aggregates[k].row(v); });

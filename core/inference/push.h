@@ -36,6 +36,7 @@ class DeltaPush {
       : work_(work),
         k_(k),
         spec_(work.aggregation(k)),
+        flow_(work.flow(k)),
         plan_(plan),
         filter_(filter),
         writer_(writer),
@@ -45,7 +46,7 @@ class DeltaPush {
   void run(bool finish) {
     std::int64_t edges = 0;
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.changed[i] != 0) edges += work_.graph.out_degree(plan_.sources[i]);
+      if (plan_.changed[i] != 0) edges += flow_.out_degree(plan_.sources[i]);
     }
     if (edges == 0) return;
     const bool shared = work_.pool.threads() > 1 && at(edges) * row_bytes() >= kSharedBytes;
@@ -74,9 +75,9 @@ class DeltaPush {
   void visit_pushed(std::size_t first, std::size_t last, Body&& body) const {
     const bool weighted = spec_.weighted, restricted = work_.restricted;
     for (std::size_t i = first; i < last; ++i) {
-      if (i + 4 < last) work_.graph.prefetch_out(plan_.sources[i + 4]);
+      if (i + 4 < last) flow_.prefetch_out(plan_.sources[i + 4]);
       if (plan_.changed[i] == 0) continue;
-      visit_counted_out(work_.graph, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
+      visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
         if (restricted && !work_.wants(k_, span.neighbours[e])) return;
         body(static_cast<std::int32_t>(i), span.neighbours[e], weighted ? weight_of(span, e) : 1.0f);
       });
@@ -140,7 +141,7 @@ class DeltaPush {
     std::vector<std::size_t> begins(at(shares + 1), 0);
     std::vector<std::int64_t> before(plan_.sources.size() + 1, 0);
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      before[i + 1] = before[i] + (plan_.changed[i] != 0 ? work_.graph.out_degree(plan_.sources[i]) : 0);
+      before[i + 1] = before[i] + (plan_.changed[i] != 0 ? flow_.out_degree(plan_.sources[i]) : 0);
     }
     for (std::int64_t p = 1; p <= shares; ++p) {
       const std::int64_t target = before.back() * p / shares;
@@ -210,6 +211,7 @@ class DeltaPush {
   Workspace& work_;
   const int k_;
   const AggregationSpec& spec_;
+  const Flow flow_;
   const PushPlan& plan_;
   const CountedEdges filter_;
   const Writer& writer_;

@@ -37,7 +37,7 @@ struct StageView {
   std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
     if (before) [[unlikely]]
       return in_edges_before(spec, v);
-    return spec.relation < 0 ? work.graph.in_degree(v) : state.norms[at(spec.context)].edges(v);
+    return spec.relation < 0 ? Flow(work.graph, spec).in_degree(v) : state.norms[at(spec.context)].edges(v);
   }
   float scale(int norm, VertexId v) const {
     return before ? state.norms[at(norm)].scale_before(v) : state.norms[at(norm)].scale(v);

@@ -18,6 +18,11 @@ constexpr ThreadPool::Spin kSpin{300};
 constexpr std::size_t kDegreesAhead = 12;
 constexpr std::size_t kEntryBytes = 12;  // of a pushed edge, with its weight
 
+bool any_reversed(const Program& program, bool reversed) {
+  return std::any_of(program.aggregations.begin(), program.aggregations.end(),
+                     [&](const AggregationSpec& spec) { return spec.reversed == reversed; });
+}
+
 std::vector<std::unique_ptr<Operator>> make_operators(Workspace& work) {
   std::vector<std::unique_ptr<Operator>> made;
   for (std::size_t k = 0; k < work.source().aggregations.size(); ++k)
@@ -30,6 +35,8 @@ std::vector<std::unique_ptr<Operator>> make_operators(Workspace& work) {
 Workspace::Workspace(const GraphStore& store, Program model, const EngineOptions& chosen)
     : graph(store),
       program(std::move(model)),
+      goes_back(any_reversed(source(), true)),
+      goes_forward(!goes_back || any_reversed(source(), false)),
       options(chosen),
       pool(chosen.threads, kSpin),
       registers(at(chosen.threads)),
@@ -107,18 +114,23 @@ void Workspace::check_stored(const Instruction& step, VertexId v, const float* r
 
 void Workspace::check_degree(VertexId v, const char* where, const char* advice) const {
   const std::int64_t capacity = std::int64_t{1} << capacity_bits;
-  if (graph.in_degree(v) < capacity) return;
+  if (messages_max(v) < capacity) return;
+  const bool in = goes_forward && graph.in_degree(v) >= capacity;
   throw Error(ErrorKind::RangeOverflow,
               {.where = where,
-               .expected = "in-degrees below " + std::to_string(capacity) + ", for which the scales are",
-               .got = std::to_string(graph.in_degree(v)) + " at vertex " + std::to_string(v),
+               .expected = std::string(in ? "in" : "out") + "-degrees below " + std::to_string(capacity) +
+                           ", for which the scales are",
+               .got = std::to_string(in ? graph.in_degree(v) : graph.out_degree(v)) + " at vertex " + std::to_string(v),
                .advice = advice,
                .vertex = v});
 }
 
 void Workspace::check_degrees(const BatchDelta& changes) const {
-  for (const EdgeRecord& edge : changes.added)
-    check_degree(edge.dst, "apply", "the batch was rolled back: call engine.rescale()");
+  for (const EdgeRecord& edge : changes.added) {
+    for (const VertexId v : {edge.dst, edge.src}) {
+      if (v == edge.dst || goes_back) check_degree(v, "apply", "the batch was rolled back: call engine.rescale()");
+    }
+  }
 }
 
 // Capacity that was given, or chosen for another version of the graph.
@@ -129,7 +141,7 @@ void Workspace::check_capacity() const {
 
 void Workspace::choose_capacity() {
   std::int64_t degree_max = 1;
-  for (VertexId v = 0; v < graph.slot_count(); ++v) degree_max = std::max<std::int64_t>(degree_max, graph.in_degree(v));
+  for (VertexId v = 0; v < graph.slot_count(); ++v) degree_max = std::max<std::int64_t>(degree_max, messages_max(v));
   capacity_bits = 16;
   while ((std::int64_t{1} << capacity_bits) < 16 * degree_max + 2) ++capacity_bits;
 }
@@ -173,7 +185,7 @@ void Workspace::set_scales(int k, const std::vector<float>& magnitudes, int spar
 bool Workspace::wants_source(int k, VertexId u) const {
   if (!restricted || wants(k, u)) return true;
   bool found = false;
-  graph.visit_out(u, [&](const EdgeSpan& span) {
+  flow(k).visit_out(u, [&](const EdgeSpan& span) {
     for (std::int32_t e = 0; e < span.count && !found; ++e) found = wants(k, span.neighbours[e]);
   });
   return found;
@@ -184,11 +196,11 @@ const float* Workspace::input_before(VertexId v, float* buffer) const {
   return delta->features_before.data() + at(input_slot[at(v)]) * at(graph.feature_stride());
 }
 
-std::int64_t Workspace::out_edges(const std::vector<VertexId>& vertices) const {
+std::int64_t Workspace::out_edges(const Flow& flow, const std::vector<VertexId>& vertices) const {
   std::int64_t edges = 0;
   for (std::size_t i = 0; i < vertices.size(); ++i) {
-    if (i + kDegreesAhead < vertices.size()) graph.prefetch_out(vertices[i + kDegreesAhead]);
-    edges += graph.out_degree(vertices[i]);
+    if (i + kDegreesAhead < vertices.size()) flow.prefetch_out(vertices[i + kDegreesAhead]);
+    edges += flow.out_degree(vertices[i]);
   }
   return edges;
 }
@@ -214,14 +226,15 @@ void Workspace::keep_row(int k, VertexId v, const std::int64_t* row, int thread)
 // A function of (seed, version, aggregation, edge id). Sums are scaled up to the whole in-degree, so that they are
 // unbiased.
 InSample Workspace::sample_in_edges(int k, VertexId v) const {
-  const std::int32_t degree = graph.in_degree(v);
+  const Flow flow = this->flow(k);
+  const std::int32_t degree = flow.in_degree(v);
   if (options.strategy != Strategy::Sampled || degree <= options.fanout) return {};
   InSample sample;
   sample.salt =
       mix(options.seed ^ mix(static_cast<std::uint64_t>(graph.version()) * 64 + static_cast<std::uint64_t>(k)));
   std::vector<std::uint64_t> keys;
   keys.reserve(at(degree));
-  graph.visit_in(v, [&](const EdgeSpan& span) {
+  flow.visit_in(v, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) keys.push_back(sample.key(span.ids[i]));
   });
   std::nth_element(keys.begin(), keys.begin() + options.fanout, keys.end());

@@ -9,6 +9,7 @@
 
 #include "dense/kernels.h"
 #include "inference/executor.h"
+#include "inference/flow.h"
 #include "inference/journal.h"
 #include "inference/publication.h"
 #include "inference/sets.h"
@@ -67,6 +68,7 @@ class Workspace {
 
   const Program& source() const { return program.source(); }
   const AggregationSpec& aggregation(int k) const { return source().aggregations[at(k)]; }
+  Flow flow(int k) const { return {graph, aggregation(k)}; }
   bool compact() const { return options.compact; }
   bool incremental() const {
     return options.strategy == Strategy::Incremental || options.strategy == Strategy::Affected;
@@ -113,6 +115,10 @@ class Workspace {
   [[noreturn]] void out_of_range(int k, VertexId v, double times) const;
   [[noreturn]] void not_finite(int k, VertexId v) const;
   void check_finite(int k, VertexId v, const float* row, int width) const;
+  // Of the directions in which messages go, the most that can come to v.
+  std::int32_t messages_max(VertexId v) const {
+    return std::max(goes_forward ? graph.in_degree(v) : 0, goes_back ? graph.out_degree(v) : 0);
+  }
   void check_degree(VertexId v, const char* where, const char* advice) const;
   void check_degrees(const BatchDelta& changes) const;
   void check_capacity() const;
@@ -133,7 +139,7 @@ class Workspace {
     for (const int stage : consumers) dirty[at(stage)].add(v, thread);
   }
   const float* input_before(VertexId v, float* buffer) const;
-  std::int64_t out_edges(const std::vector<VertexId>& vertices) const;
+  std::int64_t out_edges(const Flow& flow, const std::vector<VertexId>& vertices) const;
   std::int64_t all_in_edges() const { return graph.all_edge_count() * (graph.options().undirected ? 2 : 1); }
   // The messages of these in-edges are summed again.
   void count_reread(int stage, std::int64_t edges) {
@@ -172,6 +178,7 @@ class Workspace {
   const GraphStore& graph;
   const Kernels& kernels = livegnn::kernels();
   CompiledProgram program;
+  const bool goes_back, goes_forward;  // whether messages of some aggregation are reversed, or of some are not
   EngineOptions options;
   std::int64_t block_rows = 1;  // of a pass: all rows of so many vertices are a small part of the limit
   mutable ThreadPool pool;
@@ -198,7 +205,7 @@ class Workspace {
   std::vector<std::uint32_t> input_slot;  // their places in the delta
   Journal journal;
   std::vector<StageStats> stats;
-  std::unordered_map<VertexId, std::int32_t> in_edges_gained;  // compact states only
+  std::unordered_map<VertexId, std::int32_t> edges_gained[2];  // in-edges, and out-edges; compact states only
   std::unordered_map<VertexId, std::int32_t> types_before;     // of retyped vertices; the same
   std::vector<VertexSet> needed;                               // per stage: rows that the query at work needs
   bool restricted = false;                                     // whether the batch goes into needed rows only

@@ -105,7 +105,7 @@ class GraphStore:
 
 def scan_csr_sum(starts: NDArray[numpy.int64], neighbours: NDArray[numpy.int32]) -> int: ...
 
-def find_edges(store: GraphStore, src: NDArray[numpy.int64], dst: NDArray[numpy.int64], id: NDArray[numpy.int64] | None = None) -> tuple[NDArray[numpy.int64], NDArray[numpy.float32]]: ...
+def find_edges(store: GraphStore, src: NDArray[numpy.int64], dst: NDArray[numpy.int64], id: NDArray[numpy.int64] | None = None) -> tuple[NDArray[numpy.int64], NDArray[numpy.float32], NDArray[numpy.int32]]: ...
 
 def edge_attributes(store: GraphStore, ids: NDArray[numpy.int64]) -> NDArray[numpy.float32]: ...
 
@@ -144,12 +144,14 @@ class Op(enum.Enum):
     LoadTarget = 27
     LoadAttributes = 28
     LoadWeight = 29
-    GatherMessage = 30
-    GatherScore = 31
-    StoreMessage = 32
-    StoreRow = 33
-    Output = 34
-    Zero = 35
+    LoadType = 30
+    LoadAdded = 31
+    GatherMessage = 32
+    GatherScore = 33
+    StoreMessage = 34
+    StoreRow = 35
+    Output = 36
+    Zero = 37
 
 class ActivationKind(enum.Enum):
     Relu = 0
@@ -198,23 +200,26 @@ class Gathering(enum.Enum):
     Max = 2
     Min = 3
     Median = 4
-    Softmax = 5
+    Newest = 5
+    Softmax = 6
 
 class Loops(enum.Enum):
     Keep = 0
     Drop = 1
     Replace = 2
+    Only = 3
 
 class Scaling(enum.Enum):
     Root = 0
     Inverse = 1
     One = 2
+    Unit = 3
 
 class Instruction:
     def __init__(self, *, op: Op, out: int = -1, a: int = -1, b: int = -1, c: int = -1, index: int = -1, index2: int = -1, width: int = 0, offset: int = 0, activation: ActivationKind = ActivationKind.Relu, heads: int = 1, p: float = 0.0, q: float = 0.0, type: int = -1) -> None: ...
 
 class DegreeNormSpec:
-    def __init__(self, *, weighted: bool = False, self_loops: bool = True, fill: float = 1.0, relation: int = -1, outgoing: bool = False, scaling: Scaling = Scaling.Root) -> None: ...
+    def __init__(self, *, weighted: bool = False, self_loops: bool = True, fill: float = 1.0, relation: int = -1, outgoing: bool = False, scaling: Scaling = Scaling.Root, reversed: bool = False) -> None: ...
 
 class AttentionSpec:
     def __init__(self, *, source_table: int, target_table: int, message_table: int, slope: float = 0.20000000298023224, own_loop: bool = False, skip_loops: bool = False) -> None: ...
@@ -223,7 +228,7 @@ class EdgeReduceSpec:
     def __init__(self, *, kind: Gathering, steps: Sequence[Instruction], heads: int = 1, loops: Loops = Loops.Keep, fill_mean: bool = True, fill: float = 0.0, typed: bool = False, sums_sources: bool = False, source_input: bool = False, target_input: bool = False, attributes: bool = False, weights: bool = False) -> None: ...
 
 class AggregationSpec:
-    def __init__(self, *, name: str, width: int, stage: int, norm: Norm = Norm.Sum, weighted: bool = False, self_loops: bool = False, context: int = -1, message_table: int = -1, root: Root = Root.Unset, root_table: int = -1, root_coefficient: float = 0.0, consumers: Sequence[int] = [], reduce: Reduce = Reduce.Sum, relation: int = -1, relations: Sequence[int] = [], gather: int = -1, attention: int = -1, heads: int = 1, target: int = -1) -> None: ...
+    def __init__(self, *, name: str, width: int, stage: int, norm: Norm = Norm.Sum, weighted: bool = False, self_loops: bool = False, context: int = -1, message_table: int = -1, root: Root = Root.Unset, root_table: int = -1, root_coefficient: float = 0.0, consumers: Sequence[int] = [], reduce: Reduce = Reduce.Sum, relation: int = -1, relations: Sequence[int] = [], gather: int = -1, attention: int = -1, heads: int = 1, target: int = -1, reversed: bool = False) -> None: ...
 
 class StoredSpec:
     def __init__(self, *, name: str, width: int, stage: int, consumers: Sequence[int] = []) -> None: ...

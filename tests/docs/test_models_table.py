@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch_geometric.nn import conv
 
-from livegnn.models.pyg.convs.registry import CONVS, READ_THROUGH
+from livegnn.models.pyg.convs.registry import CONVS, FOLLOWED, READ_THROUGH
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.pools import SUPPORTED_POOLS
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
 def test_every_convolution_is_either_supported_or_refused():
-    supported = {kind.__name__ for kind in (*CONVS, *READ_THROUGH, *OVER_TYPES)}
+    supported = {kind.__name__ for kind in (*CONVS, *READ_THROUGH, *FOLLOWED, *OVER_TYPES)}
     assert supported | set(REFUSED_CONVS) == set(conv.__all__)
     assert not supported & set(REFUSED_CONVS)
 

@@ -207,6 +207,35 @@ class LayerOnChanged(nn.Module):
         return self.graph(y, edge_index, edge_weight.exp())
 
 
+def both_ways(how):
+    """The same computation over the edges and over these turned round."""
+    return lambda x, edge_index, column: how(x, edge_index, column) - how(x, edge_index.flip(0), column) / 2
+
+
+def out_of_matrix(x, edge_index, edge_weight):
+    """Products with a matrix and its transpose, and what is read of a transpose's places."""
+    size = (x.size(0), x.size(0))
+    adj = torch.sparse_coo_tensor(edge_index, edge_weight, size)
+    turned = adj.t().coalesce()
+    (col, row), weight = turned.indices(), turned.values().view(-1, 1)
+    gap = scatter(weight * (x[row] - x[col] / 2), col, dim_size=x.size(0))
+    return adj @ x + torch.sparse.mm(adj.t(), x) / 2 + gap * adj.sum(1).to_dense().view(-1, 1)
+
+
+class AttendedAgainst(nn.Module):
+    """Layers with their own loops, on edges that are turned round and have rows of both ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.gat = pyg.GATConv(4, 3, heads=2, edge_dim=2, fill_value="mean")
+        self.flows = pyg.GATv2Conv(6, 5, edge_dim=2, flow="target_to_source", add_self_loops=False)
+        self.edge = nn.Linear(8, 2)
+
+    def forward(self, x, edge_index):
+        rows = self.edge(torch.cat([x[edge_index[0]], x[edge_index[1]]], 1))
+        return self.flows(self.gat(x, edge_index.flip(0), rows).relu(), edge_index, rows)
+
+
 #: Modules that are followed, or whose layers are.
 FOLLOWED = {
     "counted": lambda: Written(counted),
@@ -224,6 +253,17 @@ FOLLOWED = {
     "sparse, converted": lambda: Weighted(converted),
     "types": lambda: Typed(typed),
     "layers on changed edges": LayerOnChanged,
+    "counted, both ways": lambda: Written(both_ways(counted)),
+    "attended, both ways": lambda: Written(both_ways(attended)),
+    "loops joined, both ways": lambda: Weighted(both_ways(looped)),
+    "loops joined in front, both ways": lambda: Written(both_ways(looped_first)),
+    "loops added twice, both ways": lambda: Weighted(both_ways(looped_twice)),
+    "loops left out, both ways": lambda: Weighted(both_ways(unlooped)),
+    "a threshold, both ways": lambda: Written(both_ways(thresholded)),
+    "sparse, both ways": lambda: Weighted(both_ways(sparse)),
+    "sparse, out of the matrix": lambda: Weighted(out_of_matrix),
+    "types, both ways": lambda: Typed(both_ways(typed)),
+    "attended against": AttendedAgainst,
 }
 #: Rows of edges in the forward itself, handed to PyG's layers.
 VALUES = {

@@ -38,6 +38,11 @@ def gine(width):
     return pyg.GINEConv(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)), edge_dim=width)
 
 
+def against(width):
+    """Its messages go against the edges, and the edges' rows are made of both ends."""
+    return pyg.GINEConv(nn.Linear(width, width), edge_dim=width, flow="target_to_source")
+
+
 def pna(width):
     return pyg.PNAConv(
         width, width, ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"],
@@ -61,6 +66,21 @@ class Scored(nn.Module):
     def forward(self, x, edge_index):
         z = self.conv(x, edge_index).relu()
         return self.score(self, z, z[edge_index[0]], z[edge_index[1]], edge_index)
+
+
+class Directed(nn.Module):
+    """Layers along the edges and against them, and rows at the ends of edges that are turned round."""
+
+    def __init__(self, read=lambda x, e: x[e.T].flatten(1)):
+        super().__init__()
+        self.conv, self.back = pyg.DirGNNConv(pyg.SAGEConv(4, 6)), pyg.TransformerConv(6, 6, edge_dim=6)
+        self.out, self.read = nn.Linear(12, 3), read
+
+    def forward(self, x, edge_index):
+        turned = edge_index.flip(0)
+        x = self.conv(x, edge_index).relu()
+        gap = (x[edge_index[0]] - x[edge_index[1]]).tanh()
+        return self.out(self.read(self.back(x, turned, gap) + x, turned))
 
 
 class Heads(nn.Module):
@@ -87,6 +107,57 @@ class Weighted(nn.Module):
         h = self.conv(x, edge_index, edge_weight)
         rows = self.out(h[edge_index[0]] - h[edge_index[1]])
         return rows * edge_weight.unsqueeze(-1) if self.reads and edge_weight is not None else rows
+
+
+class Computed(nn.Module):
+    """Weights that a forward computes of columns and ends of edges, for layers along the edges and against them."""
+
+    def __init__(self):
+        super().__init__()
+        self.edge, self.ends = nn.Linear(3, 1), nn.Linear(8, 1)
+        self.gcn, self.back = pyg.GCNConv(4, 5), pyg.GCNConv(5, 5, flow="target_to_source")
+        self.graph, self.out = pyg.GraphConv(5, 5), nn.Linear(11, 2)
+
+    def forward(self, x, edge_index, edge_attr):
+        u, v = edge_index
+        weight = self.edge(edge_attr).squeeze(-1).sigmoid()
+        gate = self.ends(torch.cat([x[u], x[v]], dim=-1)).squeeze(-1)
+        h = self.gcn(x, edge_index, weight).relu()
+        h = h + self.back(h, edge_index, weight) + self.back(h, edge_index.flip(0), weight)
+        h = self.graph(h, edge_index.flip(0), gate) - self.graph(h, edge_index, gate)
+        return self.out(torch.cat([h[u], h[v], weight.view(-1, 1)], dim=-1)) * gate.unsqueeze(-1)
+
+
+class OfTypes(nn.Module):
+    """The types of edges as rows of a table, in a layer against the edges and in the result."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.weight = nn.Embedding(3, 4), nn.Parameter(torch.rand(3))
+        self.conv, self.back = pyg.GINEConv(nn.Linear(4, 4), flow="target_to_source"), pyg.GraphConv(4, 4)
+        self.rgcn, self.out = pyg.RGCNConv(4, 4, 3), nn.Linear(12, 2)
+
+    def forward(self, x, edge_index, edge_type):
+        rows = self.table(edge_type)
+        x = self.conv(x, edge_index, rows) + self.back(x, edge_index.flip(0), self.weight[edge_type])
+        x = x.tanh() + self.rgcn(x, edge_index.flip(0), edge_type)
+        return self.out(torch.cat([x[edge_index[0]], x[edge_index[1]], rows], dim=-1))
+
+
+class OfTypesRecorded(OfTypes):
+    """torch.fx cannot read it."""
+
+    def forward(self, x, edge_index, edge_type):
+        assert isinstance(x, torch.Tensor)
+        return super().forward(x, edge_index, edge_type)
+
+
+class WeightedAgainst(Weighted):
+    """The same with messages against the edges, whose weights are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.GCNConv(4, 6, flow="target_to_source")
 
 
 class Recorded(Updating):
@@ -119,6 +190,15 @@ class Scattering(Scored):
         return self.score(self, z, z, z, edge_index)
 
 
+class ScatteringBack(Scored):
+    """The same with sums at the sources of edges."""
+
+    def forward(self, x, edge_index):
+        z = self.conv(x, edge_index).relu()
+        z = scatter(z[edge_index[1]] - z[edge_index[0]] / 2, edge_index[0], 0, dim_size=x.size(0), reduce="max")
+        return self.score(self, z, z[edge_index[0]], z, edge_index.flip(0))
+
+
 def paired(net, z, u, v, edge_index):
     return net.out(z[edge_index.T].reshape(-1, 12))
 
@@ -136,6 +216,9 @@ CASES = {
     "gine": lambda: Updating(gine),
     "gine without updates": lambda: Updating(gine, updates=False, pairs="t"),
     "gine, recorded": lambda: Recorded(gine, pairs="transpose"),
+    "gine, against": lambda: Updating(against),
+    "gine, against, recorded": lambda: Recorded(against),
+    "gat, against": lambda: Updating(lambda width: gat(width, fill_value=0.5, flow="target_to_source")),
     "pna": lambda: Updating(pna, pairs=None),
     "gat": lambda: Updating(gat),
     "gatv2": lambda: Updating(lambda width: gat(width, pyg.GATv2Conv, fill_value="max", concat=True)),
@@ -150,7 +233,16 @@ CASES = {
     "both ends, followed": lambda: Scattering(unpacked, out=nn.Linear(12, 2)),
     "pairs": lambda: Scored(paired, out=nn.Linear(12, 3)),
     "both ends": lambda: Scored(unpacked, out=nn.Linear(12, 2)),
+    "pairs, followed back": lambda: ScatteringBack(paired, out=nn.Linear(12, 3)),
+    "both ends, followed back": lambda: ScatteringBack(unpacked, out=nn.Linear(12, 2)),
+    "both directions": Directed,
+    "both directions, both ends": lambda: Directed(lambda x, e: x[e].permute(1, 0, 2).flatten(1)),
+    "both directions, taken apart": lambda: Directed(lambda x, e: torch.cat([x[e[0]], x[e[1]].abs()], 1)),
+    "computed": Computed,
+    "types": OfTypes,
+    "types, recorded": OfTypesRecorded,
     "heads": Heads,
     "weights": Weighted,
+    "weights, against": WeightedAgainst,
     "weights in the layers": lambda: Weighted(reads=False),
 }

@@ -18,6 +18,17 @@ class WithFirst(nn.Module):
         return self.conv(self.lin(x), x, edge_index)
 
 
+class OfVertexTypes(nn.Module):
+    """Types of vertices are the first column of the features."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.HEATConv(3, 4, 2, 2, 3, 2, 3, heads=2)
+
+    def forward(self, x, edge_index, edge_type, edge_attr):
+        return self.conv(x[:, 1:], edge_index, x[:, 0].long(), edge_type, edge_attr)
+
+
 def pna(**options):
     return pyg.PNAConv(4, 4, ["mean", "std"], ["identity", "linear"], DEGREES, **options)
 
@@ -58,12 +69,13 @@ LAYERS = {
     pyg.ResGatedGraphConv: [lambda: pyg.ResGatedGraphConv(4, 3)],
     pyg.EdgeConv: [lambda: pyg.EdgeConv(nn.Linear(8, 3)), lambda: pyg.EdgeConv(pyg.MLP([8, 3, 3], norm=None))],
     pyg.FAConv: [lambda: WithFirst(pyg.FAConv(4))],
-    pyg.PDNConv: [lambda: pyg.PDNConv(4, 3, 2, 5, add_self_loops=False)],
+    pyg.PDNConv: [lambda: pyg.PDNConv(4, 3, 2, 5)],
     pyg.GMMConv: [lambda: pyg.GMMConv(4, 3, 2, 5), lambda: pyg.GMMConv(4, 3, 2, 5, aggr="max")],
     pyg.GeneralConv: [lambda: pyg.GeneralConv(4, 3), lambda: pyg.GeneralConv(4, 3, attention=True)],
     pyg.GENConv: [lambda: pyg.GENConv(4, 3, aggr="mean"), lambda: pyg.GENConv(4, 3)],
     pyg.RGCNConv: [lambda: pyg.RGCNConv(4, 3, 2)],
     pyg.FastRGCNConv: [lambda: pyg.FastRGCNConv(4, 3, 2)],
+    pyg.HEATConv: [OfVertexTypes],
     pyg.RGATConv: [
         lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation"),
         lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation", edge_dim=2),

@@ -15,7 +15,7 @@ from livegnn.models.model import Model
 from livegnn.testing import check_edges, random_batch, random_graph, reference_edges
 from livegnn.testing.edge_models import random_weights
 
-WIDTH, ATTRIBUTES = 5, 3
+WIDTH, ATTRIBUTES, TYPES = 5, 3, 3
 
 
 def _both(x: ir.Value, more: ir.Value | None) -> ir.Value:
@@ -63,8 +63,26 @@ def of_features(rng: np.random.Generator) -> Model:
     return Model.from_edges(_mlp(rng, _both(x, edges.EdgeAttribute(ATTRIBUTES)), 6, 1))
 
 
+def typed(rng: np.random.Generator) -> Model:
+    """Reads the type of the edge, in sums and in the result."""
+    x: ir.Value = ir.Linear(ir.Input(WIDTH), random_weights(rng, 4, WIDTH))
+    gate = ir.Lookup(edges.EdgeRelation(), random_weights(rng, TYPES, 1))
+    x = ir.Activation(edges.Gather(ir.Multiply(edges.Source(x), gate)), "tanh")
+    return Model.from_edges(_mlp(rng, _both(x, ir.Lookup(edges.EdgeRelation(), random_weights(rng, TYPES, 2))), 5, 2))
+
+
+def against(rng: np.random.Generator) -> Model:
+    """Messages along the edges and against them, with weights that are computed of the edges' columns."""
+    x: ir.Value = ir.Linear(ir.Input(WIDTH), random_weights(rng, 4, WIDTH))
+    weight = ir.Activation(ir.Linear(edges.EdgeAttribute(ATTRIBUTES), random_weights(rng, 1, ATTRIBUTES)), "sigmoid")
+    x = edges.Gather(ir.Multiply(edges.Source(x), weight), loops="drop", reversed=True)
+    back = edges.Gather(ir.Combine(((1.0, edges.Source(x)), (-1.0, edges.Target(x)))), "max", reversed=True)
+    y = ir.Propagate(ir.Combine(((1.0, back), (1.0, x))), "gcn", self_loops=True, reversed=True)
+    return Model.from_edges(ir.Multiply(_mlp(rng, _both(y, edges.EdgeAttribute(ATTRIBUTES)), 6, 2), weight))
+
+
 MODELS: dict[str, Callable[[np.random.Generator], Model]] = {
-    each.__name__: each for each in (updated, plain, weighted, of_features)
+    each.__name__: each for each in (updated, plain, weighted, of_features, typed, against)
 }
 ENGINES: dict[str, dict[str, Any]] = {
     "eager": {},
@@ -79,9 +97,8 @@ ENGINES: dict[str, dict[str, Any]] = {
 def _made(name: str, seed: int, **options: Any) -> tuple[lg.Engine, Any, np.random.Generator]:
     rng = np.random.default_rng([seed, sum(map(ord, name))])
     model = MODELS[name](rng)
-    graph, mirror = random_graph(
-        rng, WIDTH, model.weights == "required", vertices=24, attr_width=model.attribute_width or 0
-    )
+    columns = {"attr_width": model.attribute_width or 0, "types": TYPES if model.uses_types else 0}
+    graph, mirror = random_graph(rng, WIDTH, model.weights == "required", vertices=24, **columns)
     return lg.Engine(model, graph, **options), mirror, rng
 
 

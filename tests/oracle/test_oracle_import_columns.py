@@ -222,7 +222,7 @@ ROWS = {"nothing": MISSING, "edge_weight": MISSING}
 REFUSED = {
     "data.edge_attr": ATTR,
     "data.edge_attr as rows": ROWS,
-    "data.edge_attr as a column": {**ROWS, "edge_attr": "build it from data.edge_attr.view(-1, 1)"},
+    "data.edge_attr as a column": ROWS,
     "edge_weight": WEIGHT,
     "edge_attr": ATTR,
     "edge_attr twice": ATTR,

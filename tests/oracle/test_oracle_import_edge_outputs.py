@@ -24,11 +24,12 @@ def imported(make, **options):
 def by_module(module, mirror, model, weighted, dtype=torch.float64):
     """The module's own rows of the mirror's edges, in order of ids."""
     features, src, dst, weight, _ = mirror.arrays()
-    attributes, _ = mirror.columns()
+    attributes, types = mirror.columns()
     twin = copy.deepcopy(module).to(dtype).eval()
     given = [torch.tensor(features, dtype=dtype), torch.tensor(np.stack([src, dst]))]
     given += [torch.tensor(weight, dtype=dtype)] if weighted else []
     given += [] if attributes is None else [torch.tensor(attributes, dtype=dtype)]
+    given += [] if types is None else [torch.tensor(types).long()]
     with torch.no_grad():
         return twin(*given)
 
@@ -128,7 +129,7 @@ def mixed(net, z, u, v, edge_index):
     ("score", "reason"),
     [
         (picked, "it picks single edges"),
-        (mixed, "rows of edges or rows of vertices|one row per edge and"),
+        (mixed, "it joins rows of vertices and of edges; bring the rows of vertices to the edges first"),
         (lambda net, z, u, v, e: u - u.mean(0), "it reduces over all"),
     ],
 )

@@ -85,18 +85,19 @@ def test_a_softmax_is_the_attention_of_the_engine(name):
     assert [each.reduce for each in values(name)] == ["softmax"]
 
 
-def test_out_degrees_of_the_old_normalisation():
-    """Its degree is the sources': without weights only, as the engine does not keep a weight of a last self-loop."""
+@pytest.mark.parametrize("weighted", [False, True])
+def test_out_degrees_of_the_old_normalisation(weighted):
+    """Its degree is the sources', with the weight of each vertex's last self-loop."""
     module = liven(own.OldGCN(5, 4, end=0), 1)
-    with pytest.raises(lg.errors.ModelUnsupported, match="pass weighted=False"):
-        lg.from_pyg(module)
-    model = lg.from_pyg(module, weighted=False)
+    model = lg.from_pyg(module)
     rng = np.random.default_rng(3)
-    graph, mirror = random_graph(rng, 5, False, vertices=16)
+    graph, mirror = random_graph(rng, 5, weighted, vertices=16)
     engine = lg.Engine(model, graph, threads=1)
-    engine.apply(random_batch(rng, mirror, 30))
-    truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
-    check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, "out-degrees")
+    for size in (1, 8, 30):
+        engine.apply(random_batch(rng, mirror, size))
+        check_engine(engine, mirror, "out-degrees")
+        truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
+        check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, "out-degrees")
 
 
 class Calm(own.MessagePassing):

@@ -260,10 +260,17 @@ class GraphStore {
       return merge_copies(false, v, [&](const EdgeSpan& span) { visitor(span); });
     in_->visit(v, visitor);
   }
+  // visit_out or visit_in.
+  template <typename Visitor>
+  void visit_list(VertexId v, bool outgoing, Visitor&& visitor) const {
+    if (away_ != nullptr && (outgoing ? offloaded_out(v) : offloaded_in(v)) > 0) [[unlikely]]
+      return merge_copies(outgoing, v, [&](const EdgeSpan& span) { visitor(span); });
+    (outgoing ? &out_ : in_)->visit(v, visitor);
+  }
   // Hints, in this order and some vertices ahead: first the record, then, once that is there, the first edges.
   void prefetch_out(VertexId u) const { out_.prefetch_list(u); }
   void prefetch_in(VertexId v) const { in_->prefetch_list(v); }
-  void prefetch_in_edges(VertexId v) const { in_->prefetch_edges(v); }
+  void prefetch_list_edges(VertexId v, bool outgoing) const { (outgoing ? &out_ : in_)->prefetch_edges(v); }
 
   // visitor(const EdgeSpan&, first, last): edges in memory with t_from <= time < t_to, by two binary searches; the
   // graph has times

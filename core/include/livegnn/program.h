@@ -44,6 +44,8 @@ enum class Op : int {
   LoadTarget,  // on edges: the same of the target
   LoadAttributes,
   LoadWeight,
+  LoadType,       // the edge's type, as a number
+  LoadAdded,      // 1 on a loop that the gather adds, else 0
   GatherMessage,  // the edge's message = a
   GatherScore,    // its scores = a
   StoreMessage,   // message row of aggregation `index` = a
@@ -97,8 +99,9 @@ enum class Root : int { None, Message, Table };
 
 // Messages computed edge by edge and reduced at the target. A row is computed again when one of its operands moves
 // (NeutronRT's constrained recompute, Algorithm 4), unless it sums what reads nothing of its target.
-enum class Gathering : int { Sum, Mean, Max, Min, Median, Softmax };
-enum class Loops : int { Keep, Drop, Replace };
+// Newest: the message of the edge with the largest id.
+enum class Gathering : int { Sum, Mean, Max, Min, Median, Newest, Softmax };
+enum class Loops : int { Keep, Drop, Replace, Only };
 
 struct EdgeReduceSpec {
   Gathering kind = Gathering::Sum;
@@ -145,6 +148,8 @@ struct AggregationSpec {
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
+  bool reversed = false;  // messages go from an edge's destination to its source (flow.h); so does the context's graph
+
   bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
 };
 
@@ -155,8 +160,9 @@ struct StoredSpec {
   std::vector<int> consumers;  // stages that load it
 };
 
-// A vertex's factor: d^-1/2, 1 / d, or 1; then the self-loop takes the degree away, L_v = -d_v.
-enum class Scaling : int { Root, Inverse, One };
+// A vertex's factor: d^-1/2, 1 / d, or 1. Of One the self-loop takes the degree away, L_v = -d_v; of Unit it is what
+// self_loops makes it.
+enum class Scaling : int { Root, Inverse, One, Unit };
 
 struct DegreeNormSpec {  // a degree normalisation: which edges count, and how
   bool weighted = false;
@@ -164,7 +170,8 @@ struct DegreeNormSpec {  // a degree normalisation: which edges count, and how
   float fill = 1.0f;
   int relation = -1;
   bool outgoing = false;            // degrees of out-edges but self-loops; self_loops is false
-  Scaling scaling = Scaling::Root;  // another one: outgoing
+  Scaling scaling = Scaling::Root;  // Inverse, One: outgoing
+  bool reversed = false;            // every edge counts as if it were turned round
 };
 
 struct WeightSpec {

@@ -11,19 +11,24 @@ namespace livegnn {
 
 inline constexpr std::size_t kEdgesAhead = 3;  // changed edges between op.prefetch_edge and apply
 
-// apply(edge, weight, sign) for every edge that left (-1) or came (+1) and counts for a row that the batch is to bring
-// up to date; where `weighted`, also for edges whose weights changed, once for either weight. Self-loops are among
-// them.
+// apply(edge, weight, sign), the edge turned as messages go, for every edge that left (-1) or came (+1) and counts for
+// a row that the batch is to bring up to date; where `weighted`, also for edges whose weights changed, once for either
+// weight. Self-loops are among them.
 template <typename Op, typename Apply>
 void each_changed_edge(const Workspace& work, int k, const Op& op, const CountedEdges& filter, bool weighted,
                        Apply&& apply) {
   const BatchDelta& delta = *work.delta;
-  const auto take = [&](const EdgeRecord& edge, float weight, int sign) {
+  const Flow flow = work.flow(k);
+  const auto take = [&](const EdgeRecord& as_stored, float weight, int sign) {
+    const EdgeRecord edge = flow.turned(as_stored);
     if (filter.counts_type(edge.type) && work.wants(k, edge.dst)) apply(edge, weight, sign);
   };
   const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
-      if (i + kEdgesAhead < edges.size()) op.prefetch_edge(edges[i + kEdgesAhead].src, edges[i + kEdgesAhead].dst);
+      if (i + kEdgesAhead < edges.size()) {
+        const EdgeRecord ahead = flow.turned(edges[i + kEdgesAhead]);
+        op.prefetch_edge(ahead.src, ahead.dst);
+      }
       take(edges[i], weighted ? edges[i].weight : 1.0f, sign);
     }
   };
@@ -35,9 +40,9 @@ void each_changed_edge(const Workspace& work, int k, const Op& op, const Counted
   }
 }
 
-// Marks the rows at out-edges of u, or of these vertices.
+// Marks the rows that messages of u, or of these vertices, reach.
 inline void mark_targets(Workspace& work, const AggregationSpec& spec, VertexId u) {
-  work.graph.visit_out(u, [&](const EdgeSpan& span) {
+  Flow(work.graph, spec).visit_out(u, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) work.mark_consumers(spec.consumers, span.neighbours[i], 0);
   });
 }

@@ -17,12 +17,14 @@ struct MessageEdge {
   const float* attr;    // stays where it is until the message is there
   std::int32_t type;
   bool before = false;  // the message of the source's rows as they were before the batch
+  EdgeId id = -1;       // -1: a loop that the gather adds
 };
 
 inline MessageEdge message_edge(const GraphStore& graph, const EdgeReduceSpec& spec, const EdgeSpan& span,
                                 std::int32_t i, VertexId src, VertexId dst) {
   const float* attr = spec.attributes ? graph.edge_attr(span.ids[i]) : nullptr;
-  return {src, dst, weight_of(span, i), 1.0f, attr, span.types != nullptr ? span.types[i] : 0};
+  const std::int32_t type = span.types != nullptr ? span.types[i] : 0;
+  return {src, dst, weight_of(span, i), 1.0f, attr, type, false, span.ids[i]};
 }
 
 // One thread's way through many edges. Messages as they were before the batch are of the engine's own state alone.
@@ -87,21 +89,31 @@ class EdgeMessages {
   }
 
   bool load(const Instruction& step, int count) {
-    if (step.op != Op::LoadSource && step.op != Op::LoadTarget && step.op != Op::LoadAttributes &&
-        step.op != Op::LoadWeight)
-      return false;
     for (int i = 0; i < count; ++i) {
       const MessageEdge& edge = edges_[at(i)];
       float* out = registers_.row(step.out, i);
-      if (step.op == Op::LoadSource) {
-        if (i + kRowsAhead < count) prefetch_end(step.index, edges_[at(i + kRowsAhead)].src, step.width);
-        load_end(step.index, edge.src, edge.before, out, step.width);
-      } else if (step.op == Op::LoadTarget) {
-        load_end(step.index, edge.dst, false, out, step.width);
-      } else if (step.op == Op::LoadAttributes) {
-        std::memcpy(out, edge.attr, at(step.width) * sizeof(float));
-      } else {
-        out[0] = edge.weight;
+      switch (step.op) {
+        case Op::LoadSource:
+          if (i + kRowsAhead < count) prefetch_end(step.index, edges_[at(i + kRowsAhead)].src, step.width);
+          load_end(step.index, edge.src, edge.before, out, step.width);
+          break;
+        case Op::LoadTarget:
+          load_end(step.index, edge.dst, false, out, step.width);
+          break;
+        case Op::LoadAttributes:
+          std::memcpy(out, edge.attr, at(step.width) * sizeof(float));
+          break;
+        case Op::LoadWeight:
+          out[0] = edge.weight;
+          break;
+        case Op::LoadType:
+          out[0] = static_cast<float>(edge.type);
+          break;
+        case Op::LoadAdded:
+          out[0] = edge.id < 0 ? 1.0f : 0.0f;
+          break;
+        default:
+          return false;
       }
     }
     return true;

@@ -17,7 +17,8 @@ void add_new(std::vector<int>& list, int t) {
 EdgeOperator::EdgeOperator(Workspace& work, int k, Facts facts_of_it)
     : Operator(work, k, facts_of_it),
       edges_(work.source().gathers[at(spec_.gather)]),
-      filter_(counted_edges(spec_, edges_.loops != Loops::Keep)) {
+      filter_(counted_edges(spec_, edges_.loops == Loops::Drop || edges_.loops == Loops::Replace,
+                            edges_.loops == Loops::Only)) {
   sets_ = {&touched_, &moved_};
   for (const Instruction& step : edges_.steps) {
     if (step.op == Op::LoadSource) add_new(operands_.sources, step.index);
@@ -30,10 +31,13 @@ EdgeOperator::EdgeOperator(Workspace& work, int k, Facts facts_of_it)
 }
 
 void EdgeOperator::apply_edges() {
-  const auto touch = [&](const EdgeRecord& edge, float, int) { touched_.add(edge.dst); };
+  const auto touch = [&](const EdgeRecord& edge, float, int) {
+    if (filter_.counts(edge.src, edge.dst, edge.type)) touched_.add(edge.dst);
+  };
   each_changed_edge(work_, k_, *this, filter_, edges_.weights, touch);
-  for (const EdgeRecord& edge : work_.delta->reattributed) {
-    if (edges_.attributes && filter_.counts_type(edge.type) && work_.wants(k_, edge.dst)) touched_.add(edge.dst);
+  for (const EdgeRecord& as_stored : work_.delta->reattributed) {
+    const EdgeRecord edge = flow_.turned(as_stored);
+    if (edges_.attributes && work_.wants(k_, edge.dst)) touch(edge, edge.weight, 0);
   }
 }
 
@@ -49,7 +53,7 @@ const std::vector<VertexId>& EdgeOperator::recompute() {
   }
   for (const VertexId u : moved_.collect()) {
     if (own_loop()) touched_.add(u);
-    visit_counted_out(work_.graph, filter_, u,
+    visit_counted_out(flow_, filter_, u,
                       [&](const EdgeSpan& span, std::int32_t i) { touched_.add(span.neighbours[i]); });
   }
   if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });

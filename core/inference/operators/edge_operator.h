@@ -25,7 +25,7 @@ class EdgeOperator : public Operator {
   template <typename Visitor>
   void visit_messages(VertexId v, bool sampled, Visitor&& visitor) const {
     const InSample sample = sampled ? work_.sample_in_edges(k_, v) : InSample{};
-    visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+    visit_counted_in(flow_, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
       const float share = sample.admits(span.ids[i]);
       if (share == 0.0f) return;
       MessageEdge edge = message_edge(work_.graph, edges_, span, i, span.neighbours[i], v);

@@ -83,7 +83,7 @@ class EdgeReduce::Reducer {
         close();
         begin(edge.dst);
       }
-      take(message, score, edge.share);
+      take(edge, message, score);
     };
   }
 
@@ -96,18 +96,19 @@ class EdgeReduce::Reducer {
   void begin(VertexId v) {
     open_ = v;
     edges_taken_ = 0;
+    newest_ = -1;
     all_.clear();
     std::fill(sum_.begin(), sum_.end(), 0.0);
     std::fill(total_.begin(), total_.end(), 0.0);
     std::fill(top_.begin(), top_.end(), -std::numeric_limits<double>::infinity());
   }
 
-  void take(const float* message, const float* score, float share) {
+  void take(const MessageEdge& edge, const float* message, const float* score) {
     const bool first = edges_taken_++ == 0;
     const auto add = op_.work_.kernels.add_scaled;
     switch (spec_.kind) {
       case Gathering::Sum:
-        return add(sum_.data(), message, static_cast<double>(share), width_);
+        return add(sum_.data(), message, static_cast<double>(edge.share), width_);
       case Gathering::Mean:
         return add(sum_.data(), message, 1.0, width_);
       case Gathering::Max:
@@ -120,6 +121,11 @@ class EdgeReduce::Reducer {
         return;
       case Gathering::Median:
         all_.insert(all_.end(), message, message + width_);
+        return;
+      case Gathering::Newest:
+        if (edge.id <= newest_) return;
+        newest_ = edge.id;
+        for (int c = 0; c < width_; ++c) row_[at(c)] = message[c] + 0.0f;
         return;
       case Gathering::Softmax:
         return take_softmax(message, score, first);
@@ -188,6 +194,7 @@ class EdgeReduce::Reducer {
   std::vector<std::vector<float>> loop_rows_;  // attributes of loops among those that wait
   VertexId open_ = kNoVertex;                  // the vertex whose edges are being taken
   std::int64_t edges_taken_ = 0;
+  EdgeId newest_ = -1;  // the largest id among them
   std::vector<double> sum_, top_, total_;
   std::vector<float> row_;
   std::vector<float> all_, column_;  // messages of a median

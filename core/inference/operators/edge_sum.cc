@@ -105,7 +105,7 @@ bool EdgeSum::replaces() {
   if (!may_replace()) return false;
   if (edges_.weights && edges_.attributes && !work_.delta->reattributed.empty()) return false;
   if (work_.options.force_path == Path::Push) return true;
-  return work_.restricted || 2 * work_.out_edges(moved_.collect()) <= work_.all_in_edges();
+  return work_.restricted || 2 * work_.out_edges(flow_, moved_.collect()) <= work_.all_in_edges();
 }
 
 // Messages are replaced one by one, where that is less work. A mean may be another one with the same sum.
@@ -129,25 +129,25 @@ class EdgeSum::BatchMessages {
     std::unordered_set<EdgeId> gone;
     for (const EdgeRecord& edge : delta.removed) {
       gone.insert(edge.id);
-      count_ += counts(edge) ? 1 : 0;
-      leaves(edge);
+      count_ += counts(turned(edge)) ? 1 : 0;
+      leaves(turned(edge));
     }
     for (const EdgeRecord& edge : delta.added) {
-      own_.insert(key(edge.id, edge.src, edge.dst));
-      comes(edge, edge.weight);
+      insert_own(turned(edge));
+      comes(turned(edge), edge.weight);
     }
     for (std::size_t i = 0; spec.weights && i < delta.reweighted.size(); ++i) {
-      const EdgeReweighted& edge = delta.reweighted[i];
-      own_.insert(key(edge.before.id, edge.before.src, edge.before.dst));
-      leaves(edge.before);
-      comes(edge.before, edge.weight_after);
+      const EdgeRecord edge = turned(delta.reweighted[i].before);
+      insert_own(edge);
+      leaves(edge);
+      comes(edge, delta.reweighted[i].weight_after);
     }
     if (!spec.attributes) return;
     for (const EdgeRecord& edge : delta.reattributed) {  // of edges that came or went since, too, and perhaps twice
       if (gone.contains(edge.id) || op.work_.graph.edge_attr(edge.id) == nullptr) continue;
-      if (!own_.insert(key(edge.id, edge.src, edge.dst)).second) continue;
-      leaves(edge);
-      comes(edge, edge.weight);
+      if (!insert_own(turned(edge))) continue;
+      leaves(turned(edge));
+      comes(turned(edge), edge.weight);
     }
   }
   const std::vector<MessageEdge>& edges() const { return edges_; }  // one or two messages of each
@@ -158,6 +158,8 @@ class EdgeSum::BatchMessages {
   // An undirected edge is there both ways, under one id.
   static std::int64_t key(EdgeId id, VertexId src, VertexId dst) { return 2 * id + (src < dst ? 1 : 0); }
 
+  bool insert_own(const EdgeRecord& edge) { return own_.insert(key(edge.id, edge.src, edge.dst)).second; }
+  EdgeRecord turned(const EdgeRecord& edge) const { return op_.flow_.turned(edge); }
   bool counts(const EdgeRecord& edge) const {
     return op_.filter_.counts(edge.src, edge.dst, edge.type) && op_.work_.wants(op_.k_, edge.dst);
   }
@@ -168,12 +170,12 @@ class EdgeSum::BatchMessages {
     if (!counts(edge)) return;
     const auto before = attrs_before_.find(edge.id);
     const float* attr = before != attrs_before_.end() ? before->second : attr_now(edge);
-    edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr, edge.type, true});
+    edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr, edge.type, true, edge.id});
   }
   void comes(const EdgeRecord& edge, float weight) {
     if (!counts(edge)) return;
     ++count_;
-    edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false});
+    edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false, edge.id});
   }
 
   const EdgeSum& op_;
@@ -190,7 +192,7 @@ void EdgeSum::replace_messages() {
   work_.derive(operands_.sources, sources);
   const BatchMessages own(*this);
   stats.path = Path::Push;
-  const bool few = work_.out_edges(sources) + static_cast<std::int64_t>(own.edges().size()) < kReplacedPerShard;
+  const bool few = work_.out_edges(flow_, sources) + static_cast<std::int64_t>(own.edges().size()) < kReplacedPerShard;
   const std::int64_t shards = few ? 1 : work_.pool.threads();
   std::vector<std::int64_t> moved(at(shards), 0);  // edges whose messages do, of sources that do
   const auto run = [&](std::int64_t shard, int thread) {
@@ -208,7 +210,7 @@ void EdgeSum::replace_messages() {
       if (here(edge.dst)) messages.add(edge, take);
     }
     for (const VertexId u : sources) {
-      visit_counted_out(work_.graph, filter_, u, [&](const EdgeSpan& span, std::int32_t i) {
+      visit_counted_out(flow_, filter_, u, [&](const EdgeSpan& span, std::int32_t i) {
         const VertexId v = span.neighbours[i];
         if (!here(v) || !work_.wants(k_, v) || own.has(span.ids[i], u, v)) return;
         ++moved[at(shard)];

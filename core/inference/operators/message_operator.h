@@ -52,9 +52,9 @@ class MessageOperator : public Operator {
   void compute(const State& state, const VertexRange& range, bool sampled, int, RowSink& sink) const final {
     const MessageRows sent = messages(state);
     const auto fetch = [&](VertexId v) {
-      fetch_first(work_.graph, v, [&](VertexId u) { sent.prefetch(u, 0, spec_.width); });
+      fetch_first(flow_, v, [&](VertexId u) { sent.prefetch(u, 0, spec_.width); });
     };
-    sum_rows(work_, range, fetch, [&](VertexId v) {
+    sum_rows(work_, flow_, range, fetch, [&](VertexId v) {
       std::int64_t* row = sink.open(v);
       if (row == nullptr) return;
       std::memset(static_cast<void*>(row), 0, at(stride()) * sizeof(std::int64_t));
@@ -106,7 +106,7 @@ class MessageOperator : public Operator {
       }
     }
     plan_.changed.assign(plan_.sources.size(), 0);
-    const std::int64_t edges = work_.out_edges(plan_.sources);
+    const std::int64_t edges = work_.out_edges(flow_, plan_.sources);
     const std::size_t delta_bytes = at(round_up(spec_.width, 16)) * sizeof(std::int64_t);
     plan_.path = work_.push_or_sweep(plan_.sources.size(), delta_bytes, edges);
     if (recomputes_) plan_.path = Path::Pull;
@@ -184,7 +184,7 @@ class MessageOperator : public Operator {
   void accumulate_in_edges(const State& state, VertexId v, std::int64_t* row, Admit&& admit) const {
     const MessageRows sent = messages(state);
     const bool prefetches = work_.pager == nullptr, weighted = spec_.weighted;
-    visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+    visit_counted_in(flow_, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
       if (i + 6 < span.count && prefetches) sent.prefetch(span.neighbours[i + 6], 0, spec_.width);
       const VertexId u = span.neighbours[i];
       const float admitted = admit(span.ids[i], u);

@@ -121,8 +121,8 @@ std::int64_t MinMax::reread_exposed(VertexId v, bool* value_changed, int thread)
   const auto ask = [&](VertexId u) {
     for (const Run& run : runs) sent.prefetch(u, run.first, run.width);
   };
-  fetch_first(work_.graph, v, ask);
-  visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+  fetch_first(flow_, v, ask);
+  visit_counted_in(flow_, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
     if (i + kTermsAhead < span.count) ask(span.neighbours[i + kTermsAhead]);
     const VertexId u = span.neighbours[i];
     take(sent.row(u), source_factor(work_.state, u), spec_.weighted ? weight_of(span, i) : 1.0f);
@@ -146,7 +146,7 @@ std::int64_t MinMax::settle_row(VertexId v, int thread) {
   const std::int64_t bytes = rereads(v) ? reread_exposed(v, &changed, thread) : 0;
   counts_[at(thread)].count((flags & kDeletion) != 0, (flags & MinMaxFlag::kHolderLeft) != 0, changed, bytes);
   if (changed) work_.mark_consumers(spec_.consumers, v, thread);
-  return bytes > 0 ? work_.graph.in_degree(v) : 0;
+  return bytes > 0 ? flow_.in_degree(v) : 0;
 }
 
 void MinMax::settled() {

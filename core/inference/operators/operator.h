@@ -76,7 +76,7 @@ class Operator {
     bool may_finish = false;  // settle(true) can run the last stage for the rows that it changes
   };
   Operator(Workspace& work, int k, Facts facts_of_it)
-      : facts(facts_of_it), work_(work), k_(k), spec_(work.aggregation(k)) {}
+      : facts(facts_of_it), work_(work), k_(k), spec_(work.aggregation(k)), flow_(work.flow(k)) {}
   virtual ~Operator() = default;
   Operator(const Operator&) = delete;
   Operator& operator=(const Operator&) = delete;
@@ -99,7 +99,11 @@ class Operator {
   virtual void begin() {
     for (VertexSet* set : sets_) set->prepare(work_.slots, work_.pool.threads());
   }
+  // From u to v, as messages go.
   virtual void prefetch_edge(VertexId, VertexId v) const { prefetch_row(table().row(v), table().row_bytes()); }
+  void prefetch_ends(VertexId src, VertexId dst) const {  // of an edge
+    flow_.reversed() ? prefetch_edge(dst, src) : prefetch_edge(src, dst);
+  }
   virtual void apply_edges() = 0;
   virtual void plan(const std::vector<VertexId>&) {}
   virtual void take_message(const SourceChange&, std::size_t /*index*/, int /*thread*/) {}
@@ -156,6 +160,7 @@ class Operator {
   Workspace& work_;
   const int k_;
   const AggregationSpec& spec_;
+  const Flow flow_;  // what it reads of edges, it reads through this
   Operands operands_;
   std::vector<VertexSet*> sets_;  // of one batch each
   int row_type_ = -1;             // rows of other vertices are zero; -1: all have one

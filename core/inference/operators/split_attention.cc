@@ -92,7 +92,7 @@ class SplitAttention final : public Operator {
   // visit(u, ahead) for every in-edge of v that counts; ahead: the source of a later one, or kNoVertex.
   template <typename Visit>
   void visit_sources(VertexId v, Visit&& visit) const {
-    visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+    visit_counted_in(flow_, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
       visit(span.neighbours[i], i + 8 < span.count ? span.neighbours[i + 8] : kNoVertex);
     });
   }
@@ -319,12 +319,12 @@ std::int64_t SplitAttention::sum_stale_heads(const State& state, VertexId v, con
 void SplitAttention::compute(const State& state, const VertexRange& range, bool sampled, int, RowSink& sink) const {
   invariant(!sampled, "an attention of all in-edges");
   const auto fetch = [&](VertexId v) {
-    fetch_first(work_.graph, v, [&](VertexId u) {
+    fetch_first(flow_, v, [&](VertexId u) {
       scores(state).prefetch(u);
       messages(state).prefetch(u);
     });
   };
-  sum_rows(work_, range, fetch, [&](VertexId v) {
+  sum_rows(work_, flow_, range, fetch, [&](VertexId v) {
     std::int64_t* memory = sink.open(v);
     if (memory == nullptr) return;
     const AttentionRow row = row_at(memory);
@@ -458,7 +458,7 @@ void SplitAttention::replace_source(VertexId v, VertexId u, const MovedSource& s
 void SplitAttention::choose_path() {
   StageStats& stats = work_.stats[at(spec_.stage)];
   plan_.sources = moved_.collect();
-  const std::int64_t edges = work_.out_edges(plan_.sources);
+  const std::int64_t edges = work_.out_edges(flow_, plan_.sources);
   plan_.path = work_.push_or_sweep(plan_.sources.size(), at(moved_stride_) * sizeof(std::int64_t), edges);
   if (plan_.path == Path::Pull) plan_.path = Path::Sweep;
   if (plan_.path == Path::Push && !work_.restricted) stats.edges += edges;
@@ -567,7 +567,7 @@ std::int64_t SplitAttention::cross_in_edges(VertexId v, const AttentionRow& row,
   std::vector<MovedThreshold>& thresholds = thresholds_[at(thread)];
   std::vector<WindowFinder>& finders = finders_[at(thread)];
   const StoredRows& t_rows = scores(work_.state);
-  const bool may_keep = keeps_windows() && work_.graph.in_degree(v) >= kWindowDegree;
+  const bool may_keep = keeps_windows() && flow_.in_degree(v) >= kWindowDegree;
   if (may_keep) {
     if (finders.size() < thresholds.size()) finders.resize(thresholds.size());
     for (std::size_t i = 0; i < thresholds.size(); ++i) finders[i].begin(-thresholds[i].now);

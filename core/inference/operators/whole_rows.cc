@@ -41,7 +41,7 @@ void Operator::compute_all(State& state) const {
 
 void Operator::refresh_rows(const std::vector<VertexId>& rows, std::int64_t share) const {
   std::int64_t read = 0;
-  for (const VertexId v : rows) read += work_.graph.in_degree(v);
+  for (const VertexId v : rows) read += flow_.in_degree(v);
   work_.count_reread(stage(), read);
   const auto total = static_cast<std::int64_t>(rows.size());
   work_.in_shares(total, share, [&](std::int64_t first, std::int64_t last, int thread) {
@@ -57,7 +57,7 @@ bool Operator::sweeps(VertexId v) const {
 
 void Operator::count_swept() const {
   std::int64_t read = work_.restricted ? 0 : work_.all_in_edges();
-  for (VertexId v = 0; work_.restricted && v < work_.slots; ++v) read += sweeps(v) ? work_.graph.in_degree(v) : 0;
+  for (VertexId v = 0; work_.restricted && v < work_.slots; ++v) read += sweeps(v) ? flow_.in_degree(v) : 0;
   work_.count_reread(stage(), read);
 }
 
@@ -77,7 +77,7 @@ void Operator::load(const StageView& view, const VertexId* vertices, int count, 
     if (i + kRowsAhead < count) {
       const VertexId next = vertices[i + kRowsAhead];
       view.prefetch_aggregate(k_, next);
-      if (facts.mean && spec_.relation < 0) work_.graph.prefetch_in(next);
+      if (facts.mean && spec_.relation < 0) flow_.prefetch_in(next);
       if (spec_.context >= 0) view.state.norms[at(spec_.context)].prefetch(next);
     }
     if (facts.floats) {

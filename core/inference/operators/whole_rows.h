@@ -7,16 +7,16 @@
 
 namespace livegnn {
 
-// sum(v) for the vertices of a range. What the rows after the one at work need is on its way by then: lists of
-// in-edges, then edges, then, by fetch(v), messages.
+// sum(v) for the vertices of a range, by messages of this flow. What the rows after the one at work need is on its way
+// by then: lists of in-edges, then edges, then, by fetch(v), messages.
 template <typename Fetch, typename Sum>
-void sum_rows(const Workspace& work, const VertexRange& range, Fetch&& fetch, Sum&& sum) {
+void sum_rows(const Workspace& work, const Flow& flow, const VertexRange& range, Fetch&& fetch, Sum&& sum) {
   constexpr std::int64_t kLists = 12, kEdges = 6, kTerms = 2;
   const bool fetches = work.pager == nullptr;
   for (std::int64_t i = range.first; i < range.last; ++i) {
     if (fetches) {
-      if (i + kLists < range.last) work.graph.prefetch_in(range[i + kLists]);
-      if (i + kEdges < range.last) work.graph.prefetch_in_edges(range[i + kEdges]);
+      if (i + kLists < range.last) flow.prefetch_in(range[i + kLists]);
+      if (i + kEdges < range.last) flow.prefetch_in_edges(range[i + kEdges]);
       if (i + kTerms < range.last) fetch(range[i + kTerms]);
     }
     sum(range[i]);
@@ -25,9 +25,9 @@ void sum_rows(const Workspace& work, const VertexRange& range, Fetch&& fetch, Su
 
 // fetch(u) for the first in-edges of v, so that a row of few edges waits for none of them.
 template <typename Fetch>
-void fetch_first(const GraphStore& graph, VertexId v, Fetch&& fetch) {
+void fetch_first(const Flow& flow, VertexId v, Fetch&& fetch) {
   constexpr std::int32_t kFirst = 8;
-  graph.visit_in(v, [&](const EdgeSpan& span) {
+  flow.visit_in(v, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < std::min(span.count, kFirst); ++i) fetch(span.neighbours[i]);
   });
 }

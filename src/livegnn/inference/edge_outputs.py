@@ -88,7 +88,7 @@ class EdgeReader:
         self.head = head_of(model.output, model.edge_output)
 
     def named(self, where: str, edges: object, known: KnowsSlots, index: Callable[[], EdgeIndex]) -> EdgeArrays:
-        """The edges that are asked for, with their weights: src and dst are slots.
+        """The edges that are asked for, with their weights and types: src and dst are slots.
 
         Args:   edges: (k,) edge ids; (k, 2) pairs of vertex ids, each for its newest edge; a mapping with src, dst and
                 id, as Graph.edges() and Changes.edges give it.
@@ -103,13 +103,13 @@ class EdgeReader:
         else:
             pairs, ids = pair_array(edges, where), None
             src, dst = (known.slots(where, pairs[:, end], None) for end in (0, 1))
-        found, weights = _native.find_edges(self.store, src, dst, ids)
+        found, weights, types = _native.find_edges(self.store, src, dst, ids)
         if (found < 0).any():
             raise EdgeMissing(
                 f"[{where}] expected an edge {_label(edges, int(np.argmax(found < 0)))}, got none (version "
                 f"{self.store.version}); add it first, or leave it out"
             )
-        return {"src": src, "dst": dst, "id": found, "weight": weights}
+        return {"src": src, "dst": dst, "id": found, "weight": weights, "type": types}
 
     def _of_mapping(self, where: str, edges: Mapping[str, Any], known: KnowsSlots) -> tuple[Int64, Int64, Int64]:
         missing = [name for name in ("src", "dst", "id") if name not in edges]
@@ -137,14 +137,16 @@ class EdgeReader:
                 given.append(_native.edge_attributes(self.store, part["id"]))
             if self.head.weighted:
                 given.append(part["weight"][:, None])
+            if self.head.typed:
+                given.append(part["type"][:, None].astype(np.float32))
             made[first : first + _CHUNK] = headed(self.head.value, np.concatenate(given, axis=1))
         return made
 
     def all_edges(self) -> EdgeArrays:
-        """Every edge in order of ids, with weights; src and dst are slots."""
+        """Every edge in order of ids, with weights and types; src and dst are slots."""
         ends = _native.edge_ends(self.store)
-        _, weights = _native.find_edges(self.store, ends["src"], ends["dst"], ends["id"])
-        return {**ends, "weight": weights}
+        _, weights, types = _native.find_edges(self.store, ends["src"], ends["dst"], ends["id"])
+        return {**ends, "weight": weights, "type": types}
 
     def changed(self, change: Any) -> EdgeArrays:
         """The edges whose row may have other bits after a batch, in order of ids; src and dst are vertex ids."""

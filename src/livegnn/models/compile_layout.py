@@ -36,6 +36,7 @@ class _Context(NamedTuple):
     relation: int
     outgoing: bool
     scaling: Scaling
+    reversed: bool
 
 
 @dataclass
@@ -172,13 +173,13 @@ class ProgramLayout:
                 if made.parts is None:
                     made.gather = len(self.gathers)
                     self.gathers.append(value)
-            elif value.norm not in ("sum", "mean") or (value.norm == "mean" and value.relation is not None):
+            elif value.self_loops or value.norm not in ("sum", "mean" if value.relation is None else "sum"):
                 weighted = value.weighted and value.norm != "mean"
-                fill = float(value.fill) if weighted and value.norm == "gcn" else 1.0
+                fill = float(value.fill) if weighted and value.self_loops else 1.0
                 outgoing = value.norm in _OUTGOING
                 relation = self.edge_code(value.relation)
-                scaling = _OUTGOING.get(value.norm, Scaling.Root)
-                key = _Context(weighted, value.self_loops, fill, relation, outgoing, scaling)
+                scaling = _OUTGOING.get(value.norm, Scaling.Unit if value.norm == "sum" else Scaling.Root)
+                key = _Context(weighted, value.self_loops, fill, relation, outgoing, scaling, value.reversed)
                 made.context = self.contexts.setdefault(key, len(self.contexts))
                 if value.self_loops or value.norm == "difference":
                     made.root = Root.Message
@@ -302,7 +303,7 @@ class ProgramLayout:
             name=self.name_of(number),
             width=value.width,
             stage=made.stage,
-            norm=_NORM[sums.norm],
+            norm=Norm.Source if sums.norm == "sum" and sums.self_loops else _NORM[sums.norm],
             weighted=sums.weighted,
             self_loops=skips_loops(made),
             context=made.context,
@@ -318,4 +319,5 @@ class ProgramLayout:
             attention=made.attention,
             heads=value.heads if isinstance(value, edges.Gather) else 1,
             target=self.vertex_code(value.vertex_type),
+            reversed=value.reversed,
         )

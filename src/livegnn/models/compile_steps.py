@@ -14,11 +14,13 @@ from livegnn.models.order import Shift
 
 _NOT_LOCAL = (ir.Input, ir.OfType, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
 
-_LOADS = {  # what stands at an edge, with the column that the gather then reads if it is no table
+_LOADS = {  # what stands at an edge, with the column that the gather then says it reads, if it is no table
     edges.Source: (Op.LoadSource, "source_input"),
     edges.Target: (Op.LoadTarget, "target_input"),
     edges.EdgeAttribute: (Op.LoadAttributes, "attributes"),
     edges.EdgeWeight: (Op.LoadWeight, "weights"),
+    edges.EdgeRelation: (Op.LoadType, None),
+    edges.AddedLoop: (Op.LoadAdded, None),
 }
 
 
@@ -215,13 +217,13 @@ class Stage:
         return Op[type(value).__name__], {}  # Multiply, Softmax, LogSoftmax, RowMatrix
 
     def linear(self, value: ir.Linear) -> int:
-        """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
+        """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on.
+
+        Of edges, those of the same type.
+        """
         layout, source = self.layout, self.layout.resolve(value.x)
-        group = [
-            v
-            for v in layout.values
-            if isinstance(v, ir.Linear) and layout.resolve(v.x) is source and self.computed_here(v)
-        ]
+        same = (v for v in layout.values if isinstance(v, ir.Linear) and layout.resolve(v.x) is source)
+        group = [v for v in same if self.computed_here(v) and self.type_of(v) == self.type_of(value)]
         x = self.value(source)
         starts = [0]
         for each in group:
@@ -303,10 +305,9 @@ class EdgeSteps(Stage):
     def __init__(self, layout: ProgramLayout, value: edges.Gather) -> None:
         super().__init__(layout, -1)
         self.target = value
-        self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
         self.ends: dict[tuple[type, int, int], int] = {}
         self.types = self.relations_of(value)
-        self.loads = {what: False for _, what in _LOADS.values()}
+        self.loads = {what: False for _, what in _LOADS.values() if what is not None}
 
     def emit(self, registers: Registers) -> None:
         self.registers = registers
@@ -350,7 +351,7 @@ class EdgeSteps(Stage):
         return self.types[id(value)]
 
     def computed_here(self, value: ir.Value) -> bool:
-        return id(value) in self.here
+        return value.on_edges and id(value) in self.types
 
     def given(self, value: ir.Value) -> bool:
         return type(value) in _LOADS
@@ -363,7 +364,8 @@ class EdgeSteps(Stage):
             self.ends[key] = self.registers.take(value.width)
             op, what = _LOADS[type(value)]
             table = -1 if x is None or isinstance(x, ir.Input) else self.layout.table_of(x)
-            self.loads[what] |= table < 0
+            if what is not None:
+                self.loads[what] |= table < 0
             self.put(op, out=self.ends[key], index=table, width=value.width)
         self.reads_of[id(value)] += 2
         return self.ends[key]

@@ -1,8 +1,8 @@
 """Models with one row per edge: what an engine keeps of them, and what is computed when an edge's row is read.
 
-An edge's row is a row-local function of rows of its two ends, of its attributes and of its weight. So an engine keeps
-the rows of the ends, side by side, as the model's output, and nothing for an edge. `head_of` is the rest: a model over
-one Input, the rows of source and target, the attributes and the weight side by side.
+An edge's row is a row-local function of rows of its two ends, of its attributes, its weight and its type. So an engine
+keeps the rows of the ends, side by side, as the model's output, and nothing for an edge. `head_of` is the rest: a model
+over one Input, the rows of source and target, the attributes, the weight and the type side by side.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from livegnn.models.order import with_inputs
 #: Values of one input that may be computed at an edge as well as at its end.
 _UNARY = (ir.Linear, ir.Activation, ir.PReLU, ir.Affine, ir.LayerNorm, ir.L2Normalize, ir.Softmax, ir.LogSoftmax)
 
+_OF_SUMS = (edges.ByRelation, edges.AddedLoop)  # values on edges that a Gather alone knows
+
 
 @dataclass(frozen=True)
 class EdgeHead:
-    """value: a row-local model of rows of source and target, then attributes and weight where they are read."""
+    """value: a row-local model of rows of source and target, then attributes, weight and type where they are read."""
 
     value: ir.Value
     attributes: int
     weighted: bool
+    typed: bool
 
 
 def rows_of_ends(edge_output: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -44,7 +47,7 @@ def rows_of_ends(edge_output: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 def check_edge_output(output: ir.Value, edge_output: ir.Value) -> None:
     """Refuses an edge output whose ends' rows are no parts of `output`. Raises: ModelError."""
-    if not edge_output.on_edges or any(isinstance(each, edges.ByRelation) for each in _own(edge_output)):
+    if not edge_output.on_edges or any(isinstance(each, _OF_SUMS) for each in _own(edge_output)):
         raise ModelError("[Model] expected an edge output as one row per edge of one kind, got another; fix the value")
     known = {id(part) for part in _parts(output)}
     if not all(id(x) in known for x in _ends(edge_output)):
@@ -55,12 +58,13 @@ def check_edge_output(output: ir.Value, edge_output: ir.Value) -> None:
 
 
 def head_of(output: ir.Value, edge_output: ir.Value) -> EdgeHead:
-    """What an edge's row is computed by, from the output's rows of both ends, its attributes and its weight."""
+    """What an edge's row is computed by, from the output's rows of both ends and what is known of the edge."""
     width = output.width
     own = _own(edge_output)
     attributes = next((each.columns for each in own if isinstance(each, edges.EdgeAttribute)), 0)
     weighted = any(isinstance(each, edges.EdgeWeight) for each in own)
-    given = ir.Input(2 * width + attributes + weighted)
+    typed = any(isinstance(each, edges.EdgeRelation) for each in own)
+    given = ir.Input(2 * width + attributes + weighted + typed)
     starts: dict[int, int] = {}
     at = 0
     for part in _parts(output):
@@ -74,11 +78,13 @@ def head_of(output: ir.Value, edge_output: ir.Value) -> EdgeHead:
             start = 2 * width
         elif isinstance(value, edges.EdgeWeight):
             start = 2 * width + attributes
+        elif isinstance(value, edges.EdgeRelation):
+            start = 2 * width + attributes + weighted
         else:
             made[id(value)] = with_inputs(value, [made[id(x)] for x in value.inputs])
             continue
         made[id(value)] = ir.Slice(given, start, start + value.width)
-    return EdgeHead(made[id(edge_output)], attributes, weighted)
+    return EdgeHead(made[id(edge_output)], attributes, weighted, typed)
 
 
 def _parts(output: ir.Value) -> tuple[ir.Value, ...]:

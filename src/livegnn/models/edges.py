@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 from livegnn.errors import ModelError, WidthMismatch
 from livegnn.models.ir import AGGREGATES, Aggregate, Value
 
-Gathering: TypeAlias = Literal[Aggregate, "softmax"]
-Loops: TypeAlias = Literal["keep", "drop", "replace"]
+Gathering: TypeAlias = Literal[Aggregate, "newest", "softmax"]
+Loops: TypeAlias = Literal["keep", "drop", "replace", "only"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,11 @@ class _End(Value):
 
 
 class Source(_End):
-    """y[(u, v)] = x[u]."""
+    """y[(u, v)] = x[u]: the row of the vertex that the message comes from."""
 
 
 class Target(_End):
-    """y[(u, v)] = x[v]."""
+    """y[(u, v)] = x[v]: the row of the vertex that the message goes to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +58,37 @@ class EdgeWeight(Value):
 
 
 @dataclass(frozen=True, eq=False)
+class EdgeRelation(Value):
+    """The edge's type as a number, one column."""
+
+    def __post_init__(self) -> None:
+        self._define(1, (), on_edges=True)
+
+
+@dataclass(frozen=True, eq=False)
+class AddedLoop(Value):
+    """1 on a loop that a Gather with loops="replace" adds, 0 on every edge of the graph."""
+
+    def __post_init__(self) -> None:
+        self._define(1, (), on_edges=True)
+
+
+@dataclass(frozen=True, eq=False)
 class Gather(Value):
     """y[v] = the messages of v's in-edges reduced, 0 for a vertex without.
 
     sum, mean (by the number of edges), max, min, median (of two the smaller one): column by column.
+    newest:  the message of the edge with the largest id.
     softmax: `message` has `heads` blocks of columns, `score` one column per head;
              y[v, h] = sum over edges e of exp(score[e, h] - m) message[e, h] / (sum over e of exp(score[e, h] - m)
              + 1e-16), m the largest score of head h among v's edges.
 
-    loops:    "keep": self-loop edges are ordinary edges.  "drop": they do not count.
+    loops:    "keep": self-loop edges are ordinary edges.  "drop": they do not count.  "only": only they count.
               "replace": they do not count, and every vertex has one loop of its own instead, whose attributes are
               `fill`: "mean", the mean of v's other in-edges' attributes (0 without any), or a number.
     relation: only edges of that type count (a loop of "replace" always does); a tuple: edges of these types.
     target:   the type of the vertices that the edges lead to; None where vertices have no types.
+    reversed: messages go against the edges, as if every edge (u, v) were (v, u): to its source, from its destination.
 
     Source: torch_geometric.nn.MessagePassing, torch_geometric.utils.softmax, add_self_loops.
     """
@@ -83,14 +101,15 @@ class Gather(Value):
     fill: Literal["mean"] | float = "mean"
     relation: int | tuple[int, ...] | None = None
     target: int | None = None
+    reversed: bool = False
 
     def __post_init__(self) -> None:
-        if self.reduce not in (*AGGREGATES, "softmax"):
+        if self.reduce not in (*AGGREGATES, "newest", "softmax"):
             raise ModelError(
-                f"[Gather] expected reduce {', '.join(AGGREGATES)} or softmax, got {self.reduce!r}; choose one"
+                f"[Gather] expected reduce {', '.join(AGGREGATES)}, newest or softmax, got {self.reduce!r}; choose one"
             )
-        if self.loops not in ("keep", "drop", "replace"):
-            raise ModelError(f"[Gather] expected loops keep, drop or replace, got {self.loops!r}; choose one")
+        if self.loops not in ("keep", "drop", "replace", "only"):
+            raise ModelError(f"[Gather] expected loops keep, drop, replace or only, got {self.loops!r}; choose one")
         if (self.score is not None) != (self.reduce == "softmax"):
             raise ModelError(f"[Gather] expected a score with softmax and with nothing else, got {self.reduce}; fix it")
         parts = (self.message,) if self.score is None else (self.message, self.score)

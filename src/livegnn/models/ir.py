@@ -373,7 +373,7 @@ class Propagate(Value):
     """Sum (or extremum) of in-neighbours' rows, the one value that is not row-local.
 
     sum:  a[v] = sum over edges (u, v) of w_uv x[u], with w_uv = 1 unless `weighted`; parallel edges and self-loop edges
-          are ordinary edges.
+          are ordinary edges. With `self_loops`, self-loop edges leave the sum, and L_v x[v] joins it (see gcn).
     mean: that sum divided by max(number of in-edges of v, 1); the count ignores weights.
     gcn:  a[v] = s_v * (sum over edges (u, v) of w_uv s_u x[u] + L_v s_v x[v]),  s_v = d_v^-1/2, 0 where d_v = 0,
           d_v = sum over those edges of w_uv + L_v.
@@ -391,6 +391,7 @@ class Propagate(Value):
     With `reduce` "max", "min" or "median" the largest, smallest or middle term of each column (of two the smaller one)
     takes the place of the sum; 0 where there is no term. Norm sum or gcn only (s_v is not negative, so it may stay
     outside).
+    With `reversed` messages go against the edges: all of this as if every edge (u, v) were (v, u).
 
     Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm, torch_geometric.utils.get_laplacian.
     """
@@ -403,6 +404,7 @@ class Propagate(Value):
     reduce: Reduce = "sum"
     relation: int | None = None
     target: int | None = None
+    reversed: bool = False
 
     def __post_init__(self) -> None:
         reduces = get_args(Reduce)
@@ -416,8 +418,10 @@ class Propagate(Value):
             )
         if self.x.on_edges:
             raise ModelError("[Propagate] expected rows of vertices, got rows of edges; use Gather")
-        if self.self_loops and self.norm != "gcn":
-            raise ModelError(f"[Propagate] expected self_loops with norm gcn only, got {self.norm}; set it to False")
+        if self.self_loops and self.norm != "gcn" and (self.norm, self.reduce) != ("sum", "sum"):
+            raise ModelError(
+                f"[Propagate] expected self_loops with norm gcn or a sum, got {self.norm} and {self.reduce}; leave them"
+            )
         fill = _finite(self.fill, "Propagate.fill")
         target = self.x.vertex_type if self.target is None else self.target
         if (target is None) != (self.x.vertex_type is None) or (target is not None and self.relation is None):
@@ -425,7 +429,7 @@ class Propagate(Value):
                 "[Propagate] expected a relation, and a target where rows are of one vertex type, got "
                 f"relation={self.relation}, target={self.target} and rows of type {self.x.vertex_type}; name both"
             )
-        if self.norm not in ("sum", "mean") and target != self.x.vertex_type:
+        if (self.norm not in ("sum", "mean") or self.self_loops) and target != self.x.vertex_type:
             raise ModelError(
                 f"[Propagate] expected norm {self.norm} within one vertex type, got {self.x.vertex_type} to {target}; "
                 "use a sum"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from livegnn.errors import ColumnMissing, ModelMismatch, ModelUnsupported
 from livegnn.graph.load import WeightColumn
 from livegnn.models import edges, ir
+from livegnn.models.messages import filled
 from livegnn.models.model import Model
 from livegnn.models.order import with_inputs
 
@@ -106,13 +107,9 @@ def _on_numbers(model: Model) -> Model:
     numbers = edges.EdgeWeight()
     names = {}
     for value in ir.walk(*(each for each in (model.output, model.edge_output) if each is not None)):
-        own = edges.on_edges(value.inputs) if isinstance(value, edges.Gather) and value.loops == "replace" else ()
-        if any(isinstance(each, edges.EdgeAttribute) for each in own):
-            raise ModelUnsupported(
-                f"[Engine] expected edge_attr of shape (E, 1), of which {model.name_of(value)} gives its self-loops a "
-                "row, got a graph that keeps it as weights; build it from data.edge_attr.view(-1, 1)"
-            )
         inputs = [new[id(each)] for each in value.inputs]
+        if isinstance(value, edges.Gather) and value.loops == "replace":
+            inputs = _with_numbers(value, new, filled(numbers, value.fill))
         new[id(value)] = numbers if isinstance(value, edges.EdgeAttribute) else with_inputs(value, inputs)
         names[id(new[id(value)])] = model.name_of(value)
     return Model.from_output(
@@ -124,3 +121,16 @@ def _on_numbers(model: Model) -> Model:
         outputs=model.outputs,
         edge_output=None if model.edge_output is None else new[id(model.edge_output)],
     )
+
+
+def _with_numbers(gather: edges.Gather, new: dict[int, ir.Value], numbers: ir.Value) -> list[ir.Value]:
+    """The inputs of a gather with `numbers` in the place of the attribute, of which its added loops have one, too."""
+    here: dict[int, ir.Value] = {}
+    for value in ir.walk(*gather.inputs):
+        if isinstance(value, edges.EdgeAttribute):
+            here[id(value)] = numbers
+        elif isinstance(value, edges.Source | edges.Target) or not value.on_edges:
+            here[id(value)] = new[id(value)]
+        else:
+            here[id(value)] = with_inputs(value, [here[id(each)] for each in value.inputs])
+    return [here[id(each)] for each in gather.inputs]

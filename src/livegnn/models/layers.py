@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.messages import shift
+from livegnn.models.turning import turned
 
 __all__ = [
     "APPNP",
@@ -35,6 +36,7 @@ __all__ = [
     "LayerNorm",
     "LogSoftmax",
     "Residual",
+    "Reversed",
     "Softmax",
 ]
 
@@ -443,6 +445,23 @@ class Residual:
     def apply(self, x: ir.Value) -> ir.Value:
         skip = x if self.project is None else self.project.apply(x)
         return ir.Combine(((1.0, skip), (1.0, apply_all(self.layers, x))))
+
+
+@dataclass(frozen=True, eq=False)
+class Reversed:
+    """layers(x) with messages going against the edges, as if every edge (u, v) were (v, u).
+
+    Source: torch_geometric.nn.MessagePassing with flow="target_to_source".
+    """
+
+    layers: Sequence[Layer]
+
+    @property
+    def input_width(self) -> int | None:
+        return first_input_width(self.layers)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return turned(apply_all(self.layers, x), [x])
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.models import ir
-from livegnn.models.edges import Source, Target
+from livegnn.models.edges import AddedLoop, Gather, Source, Target
 
 Term = tuple[float, ir.Value]
 Part = tuple[float, ir.Value, int]  # coefficient, rows, first column of the weight that they meet
@@ -27,6 +27,18 @@ def total(terms: list[Term]) -> ir.Value:
 def ones(x: ir.Value) -> ir.Value:
     """A column of ones, one row where `x` has one."""
     return ir.Affine(x if x.width == 1 else ir.Slice(x, 0, 1), np.zeros(1, np.float32), np.ones(1, np.float32))
+
+
+def constant(x: ir.Value, row: Any) -> ir.Value:
+    """The same row, of the width of `x` or one number, where `x` has a row."""
+    return ir.Affine(x, np.zeros(x.width, np.float32), np.broadcast_to(np.asarray(row), (x.width,)))
+
+
+def filled(rows: ir.Value, fill: ir.Aggregate | Any) -> ir.Value:
+    """Rows of edges, and of loops that a Gather adds: an aggregate of the vertex's other in-edges', or a constant."""
+    text = isinstance(fill, str)
+    loop = Target(Gather(rows, fill, loops="drop")) if text else constant(rows, fill)
+    return ir.Elementwise("where", (AddedLoop(), loop, rows))
 
 
 def shift(x: ir.Value, bias: Any) -> ir.Value:

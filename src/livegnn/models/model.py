@@ -137,9 +137,6 @@ class Model:
                 raise ModelError(f"[Model] expected types below {len(vertex_types)}, got {value.vertex_type}; name all")
             if isinstance(value, ir.Propagate | edges.Gather):
                 self._check_relation(value)
-            elif isinstance(value, edges.ByRelation):
-                for part, relation in zip(value.parts, value.relations, strict=True):
-                    self._check_sources(edges.end_types((part,))[0], relation)
 
     def _check_relation(self, value: ir.Propagate | edges.Gather) -> None:
         """Refuses rows that do not go where the edges of their relation lead."""
@@ -152,19 +149,23 @@ class Model:
         codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
         target = None if value.vertex_type is None else self._vertex_types[value.vertex_type]
         for each in relations:
-            # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
-            leads_to = self._check_sources(codes if len(relations) == 1 else set(), each)
-            if leads_to[2] != target:
+            # of several relations each has its own part of the message, a ByRelation
+            leads_to = self._check_sources(codes if len(relations) == 1 else set(), each, value.reversed)
+            if leads_to[0 if value.reversed else 2] != target:
                 raise ModelError(
                     f"[Model] expected rows that go along edges of their relation, got {leads_to} to {target!r}; "
                     "name the edge types in the order of their numbers"
                 )
+        parts = [part for part in edges.on_edges(value.inputs) if isinstance(part, edges.ByRelation)]
+        for by_relation in parts:
+            for part, each in zip(by_relation.parts, by_relation.relations, strict=True):
+                self._check_sources(edges.end_types((part,))[0], each, value.reversed)
 
-    def _check_sources(self, codes: Set[int | None], relation: int) -> EdgeTriple:
+    def _check_sources(self, codes: Set[int | None], relation: int, reversed: bool) -> EdgeTriple:
         """A relation's type of edges. Refuses rows of other sources than these have."""
         sources = sorted(self._vertex_types[code] for code in codes if code is not None)
         known = 0 <= relation < len(self._edge_types)
-        if not known or not {*sources} <= {self._edge_types[relation][0]}:
+        if not known or not {*sources} <= {self._edge_types[relation][2 if reversed else 0]}:
             got = self._edge_types[relation] if known else relation
             raise ModelError(
                 f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name "
@@ -315,12 +316,20 @@ class Model:
     @property
     def uses_types(self) -> bool:
         """Whether the model distinguishes edges by their type."""
-        return any(getattr(value, "relation", None) is not None for value in self._values)
+        return any(
+            isinstance(value, edges.EdgeRelation) or getattr(value, "relation", None) is not None
+            for value in self._values
+        )
 
     @property
     def uses_edges(self) -> bool:
         """Whether messages are computed edge by edge (a Gather), not once per vertex."""
         return any(isinstance(value, edges.Gather) for value in self._values)
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether some messages go against the edges, so that a row depends on out-neighbours, too."""
+        return any(isinstance(value, ir.Propagate | edges.Gather) and value.reversed for value in self._values)
 
     @property
     def edge_head(self) -> ir.Value | None:

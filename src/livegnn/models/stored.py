@@ -10,6 +10,7 @@
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
                | relation | relations | columns | heads | loops | code | target (there if not null)
+               | reversed (there if true)
                | weight | bias | slope | scale | shift | table    (these six: the name of an array, or null)
 
 Indices count from 0 and point to earlier values. Array names are "<prefix><index>.<option>", prefix "" or "head.".
@@ -29,6 +30,7 @@ from livegnn.models import edges, ir
 
 FORMAT = 1
 _EDGE_OUTPUTS = ("edge_output", "unweighted_edge_output")
+_LEFT_OUT = {"target": None, "reversed": False}  # options that are not there where they are this
 _COLUMNS = ("edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr")
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _CLASSES: dict[str, Any] = {
@@ -75,7 +77,7 @@ def _write(
             if is_array and given is not None:
                 entry[option] = f"{prefix}{position}.{option}"
                 arrays[entry[option]] = given
-            elif option != "target" or given is not None:
+            elif option not in _LEFT_OUT or given is not _LEFT_OUT[option]:
                 entry[option] = list(given) if isinstance(given, tuple) else given
         if isinstance(value, ir.Combine):
             entry["coefs"] = [coef for coef, _ in value.terms]
@@ -156,7 +158,7 @@ def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.V
     cls: Any = _CLASSES[op]
     options: dict[str, Any] = {}
     for option, is_array in _options(cls):
-        given = entry.get(option) if option == "target" else entry[option]
+        given = entry.get(option, _LEFT_OUT[option]) if option in _LEFT_OUT else entry[option]
         if is_array and given is not None:
             options[option] = arrays[given]
             if options[option].dtype != np.float32:

@@ -65,7 +65,7 @@ def explain(
 
     Args:    module: that was imported, with the parameters that the engine has.  algorithm: an ExplainerAlgorithm;
              GNNExplainer() unless given.  hops: the model's depth and one more unless given, so that sources have all
-             edges that their degrees count; -1 takes the whole graph.
+             edges that their degrees count; -1 takes the whole graph, as messages against the edges need.
              model_config: PyG's; unless given classes for outputs of two or more columns, else a regression, raw.
              options: others of Explainer; unless given explanation_type="model", node_mask_type="attributes" and
              edge_mask_type="object".
@@ -77,6 +77,11 @@ def explain(
         raise UsageError(f"[explain] expected an Engine and module= as its nn.Module, got {got}; pass both")
     if hops is not None and whole_number("explain", "hops", hops) < -1:
         raise ValueInvalid(f"[explain] expected hops from 0, or -1 for the whole graph, got {hops}; leave it out")
+    if engine.model.goes_back and hops != -1:
+        raise UsageError(
+            f"[explain] expected hops=-1 for a model with messages against the edges, got hops={hops}; the edges into "
+            "its neighbours are not all that it reads: pass hops=-1"
+        )
     data, row, live = _neighbourhood(engine, vertex, vertex_type, hops)
     typed = isinstance(data, HeteroData)
     data = data.to(_device(module))

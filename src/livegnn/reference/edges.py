@@ -6,7 +6,7 @@ Part of `livegnn.reference.evaluate`, which reads the stored grammar and hands i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from livegnn.types import AnyArray
 
 Entry = Mapping[str, Any]
+_LEAVES = ("Source", "Target", "EdgeAttribute", "EdgeWeight", "EdgeRelation", "AddedLoop")
 
 #: (k, w) messages, k > 0, to one row.
 REDUCES: dict[str, Callable[[AnyArray], AnyArray]] = {
@@ -22,25 +23,27 @@ REDUCES: dict[str, Callable[[AnyArray], AnyArray]] = {
     "max": lambda m: m.max(0),
     "min": lambda m: m.min(0),
     "median": lambda m: np.sort(m, axis=0)[(len(m) - 1) // 2],
+    "newest": lambda m: m[-1],
 }
 
 
 @dataclass(frozen=True)
 class Edges:
-    """src, dst (m,); weight (m,), attributes (m, a), types (m,), or None; in order of edge ids."""
+    """src, dst (m,); weight (m,), attributes (m, a), types (m,), or None; in order of edge ids, `added` loops last."""
 
     src: AnyArray
     dst: AnyArray
     weight: AnyArray | None
     attributes: AnyArray | None
     types: AnyArray | None
+    added: int = 0
 
 
 def on_edges(values: Sequence[Entry]) -> set[int]:
     """Positions of the values that have one row per edge."""
     found: set[int] = set()
     for position, entry in enumerate(values):
-        leaf = entry["op"] in ("Source", "Target", "EdgeAttribute", "EdgeWeight")
+        leaf = entry["op"] in _LEAVES
         if leaf or (entry["op"] != "Gather" and any(i in found for i in entry["inputs"])):
             found.add(position)
     return found
@@ -57,6 +60,8 @@ def gather(
 ) -> AnyArray:
     """The reduction that `entry` describes, (n, w). shape: (n, dtype). local: the row-local step and the arrays."""
     count, dtype = shape
+    if entry.get("reversed"):
+        edges = replace(edges, src=edges.dst, dst=edges.src)
     chosen = _chosen(entry, edges, count, np.dtype(dtype).type)
     value = _at_edges(values, rows, chosen, dtype, local)
     message = value(entry["inputs"][0])
@@ -103,6 +108,10 @@ def _at_edges(
                 known[position] = _given(chosen.attributes, "attributes")
             elif inner["op"] == "EdgeWeight":
                 known[position] = _given(chosen.weight, "weights")[:, None]
+            elif inner["op"] == "EdgeRelation":
+                known[position] = np.array(_given(chosen.types, "types"), dtype)[:, None]
+            elif inner["op"] == "AddedLoop":
+                known[position] = (np.arange(len(chosen.src)) >= len(chosen.src) - chosen.added).astype(dtype)[:, None]
             elif inner["op"] == "ByRelation":
                 parts = dict(zip(inner["relations"], map(value, inner["inputs"]), strict=True))
                 kinds = _given(chosen.types, "types").tolist()
@@ -128,7 +137,7 @@ def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
         e
         for e in range(len(edges.src))
         if (entry["relation"] is None or _given(edges.types, "types")[e] in np.ravel(entry["relation"]))
-        and (entry["loops"] == "keep" or edges.src[e] != edges.dst[e])
+        and (entry["loops"] == "keep" or (edges.src[e] == edges.dst[e]) == (entry["loops"] == "only"))
     ]
     src, dst = edges.src[keep].astype(np.int64), edges.dst[keep].astype(np.int64)
     weight = None if edges.weight is None else np.array(edges.weight, kind)[keep]
@@ -142,8 +151,9 @@ def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
             attributes = np.vstack([attributes, own])
         weight = None if weight is None else np.concatenate([weight, np.ones(count, kind)])
         src, dst = np.concatenate([src, np.arange(count)]), np.concatenate([dst, np.arange(count)])
-    types = None if edges.types is None or entry["loops"] == "replace" else np.asarray(edges.types)[keep]
-    return Edges(src, dst, weight, attributes, types)
+    added = count if entry["loops"] == "replace" else 0
+    types = None if edges.types is None else np.pad(np.asarray(edges.types)[keep], (0, added))
+    return Edges(src, dst, weight, attributes, types, added)
 
 
 def _reduce(entry: Entry, message: AnyArray, score: AnyArray | None) -> AnyArray:

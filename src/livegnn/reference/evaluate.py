@@ -105,13 +105,13 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
     if entry["weighted"] and edges.weight is None:
         raise ValueError("[reference] expected edge weights, got none; pass weight=")
     w = np.array(edges.weight, dtype=kind) if entry["weighted"] else np.ones(len(edges.src), kind)
-    src, dst = edges.src, edges.dst
+    src, dst = (edges.dst, edges.src) if entry.get("reversed") else (edges.src, edges.dst)
     if entry.get("relation") is not None:
         chosen = np.flatnonzero(np.asarray(edges.types) == entry["relation"])
         src, dst, w = src[chosen], dst[chosen], w[chosen]
+    if entry["self_loops"]:
+        src, dst, w = _complete_self_loops(n, src, dst, w, kind(entry["fill"] if entry["weighted"] else 1.0))
     if entry["norm"] == "gcn":
-        if entry["self_loops"]:
-            src, dst, w = _complete_self_loops(n, src, dst, w, kind(entry["fill"] if entry["weighted"] else 1.0))
         degree = np.zeros(n, kind)
         np.add.at(degree, dst, w)
         factor = np.array([kind(0) if d == 0 else kind(1) / np.sqrt(d) for d in degree], dtype=kind)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from livegnn.models import edges, ir
+from livegnn.models.messages import constant, filled, ones
 from livegnn.models.model import Model
 
 ATTRIBUTES, TYPES = 3, 2  # of the graphs that these layers run on
@@ -62,7 +63,10 @@ def _gat(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
             (1.0, edges.Target(ir.Linear(h, target))),
         ]
         if attributes:
-            terms.append((1.0, ir.Linear(edges.EdgeAttribute(ATTRIBUTES), by_edge)))
+            e: ir.Value = ir.Linear(edges.EdgeAttribute(ATTRIBUTES), by_edge)
+            if loops == "replace" and fill != "mean":
+                e = filled(e, "max")
+            terms.append((1.0, e))
         score = ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", 0.2)
         return edges.Gather(edges.Source(h), "softmax", score, heads, loops, fill)
 
@@ -155,6 +159,25 @@ def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) ->
     return _Made(build)
 
 
+def _computed(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    by_edge, by_type, out = (
+        random_weights(rng, 1, ATTRIBUTES),
+        rng.random((TYPES, 1), np.float32),
+        random_weights(rng, o, i),
+    )
+
+    def build(x: ir.Value) -> ir.Value:
+        gate = ir.Activation(ir.Linear(edges.EdgeAttribute(ATTRIBUTES), by_edge), "sigmoid")
+        weight = ir.Multiply(gate, ir.Lookup(edges.EdgeRelation(), by_type))
+        newest = edges.Gather(ir.Concat((weight, ones(weight))), "newest", loops="only")
+        present = ir.Slice(newest, 1, 2)
+        loop = ir.Elementwise("where", (present, ir.Slice(newest, 0, 1), constant(present, 0.5)))
+        y = edges.Gather(ir.Multiply(edges.Source(x), weight), "sum", loops="drop")
+        return ir.Linear(ir.Combine(((1.0, y), (1.0, ir.Multiply(x, loop)))), out)
+
+    return _Made(build)
+
+
 def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     reduces = (*ir.AGGREGATES, "gcn", "out")
     reduce = reduces[rng.integers(len(reduces))]
@@ -186,5 +209,6 @@ EDGE_FAMILIES: dict[str, Any] = {
     "nn_conv": _nn_conv,
     "gated": _gated,
     "weighted_edges": _weighted_edges,
+    "computed": _computed,
     "relations": _relations,
 }

@@ -127,10 +127,12 @@ def random_model(
     depth: int | None = None,
     weighted: bool | None = None,
     on_edges: bool = False,
+    reversed: bool | None = False,
 ) -> Model:
     """A model of 1 to 5 layers with random widths, activations and joins; of one family where given.
 
     on_edges: layers whose messages are computed edge by edge may be among them (their graph needs `graph_columns`).
+    reversed: whether messages go against the edges; None: in some of the layers.
     """
     families = FAMILIES | EDGE_FAMILIES if on_edges or family in EDGE_FAMILIES else FAMILIES
     depth = int(rng.integers(1, 6)) if depth is None else depth
@@ -139,7 +141,9 @@ def random_model(
     blocks: list[Any] = []
     for layer in range(depth):
         name = family if family is not None else str(rng.choice(list(families)))
-        parts = [families[name](rng, widths[layer], widths[layer + 1], weighted)]
+        made = families[name](rng, widths[layer], widths[layer + 1], weighted)
+        against = bool(rng.integers(2)) if reversed is None else reversed
+        parts = [layers.Reversed([made]) if against else made]
         activation = _ACTIVATIONS[rng.integers(len(_ACTIVATIONS))]
         if activation is not None and layer < depth - 1:
             parts.append(layers.Activate(activation))

@@ -60,7 +60,8 @@ def test_arrays_become_read_only_contiguous_float32():
         (lambda: ir.Elementwise("where", (x, x)), ModelError, "where of 3 values, got .where. of 2"),
         (lambda: ir.Slice(x, 1, 4), WidthMismatch, "1:4"),
         (lambda: ir.Propagate(x, "max"), ModelError, "sum, mean, gcn, laplacian, walk or difference"),
-        (lambda: ir.Propagate(x, "sum", self_loops=True), ModelError, "norm gcn only"),
+        (lambda: ir.Propagate(x, "mean", self_loops=True), ModelError, "norm gcn or a sum"),
+        (lambda: ir.Propagate(x, "sum", self_loops=True, reduce="max"), ModelError, "got sum and max"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, error, message):

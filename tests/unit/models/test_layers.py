@@ -137,7 +137,7 @@ def test_sums_over_out_degrees_have_no_extremes_no_loops_and_divide_by_no_negati
     x = ir.Input(F)
     with pytest.raises(ModelError, match=f"norm sum or gcn with reduce max, got {norm}"):
         ir.Propagate(x, norm, reduce="max")
-    with pytest.raises(ModelError, match=f"self_loops with norm gcn only, got {norm}"):
+    with pytest.raises(ModelError, match=f"self_loops with norm gcn or a sum, got {norm}"):
         ir.Propagate(x, norm, self_loops=True)
     below = np.where(SRC == DST, -1.0, WEIGHT)  # self-loops leave the sum, whatever they weigh
     model = Model.from_output(ir.Propagate(x, norm, True))

@@ -54,7 +54,7 @@ def test_layers_between_two_types(conv, reason):
 
 def test_layers_for_other_kinds_of_types():
     refuses(pyg.HANConv(4, 4, (["A", "B"], [TO, BACK])), "a mean over all vertices")
-    refuses(pyg.HEATConv(4, 4, 2, 2, 2, 2, 2), "types of vertices as a tensor", metadata=(["A"], [PEER]))
+    refuses(pyg.HEATConv(4, 4, 2, 2, 2, 2, 2), "forward(..., node_type)", metadata=(["A"], [PEER]))
 
 
 def swapped(module, x_dict, edge_index_dict):

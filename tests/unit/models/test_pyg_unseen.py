@@ -81,12 +81,15 @@ def below_all_types(x, edge_index, edge_type):
         (Written, truth_of_none, "nonzero"),
         (Written, empty_after_edges, r"line \d+ .*it decides by the number"),
         (Weighted, empty_edges, "expected a model that can be kept exact"),
-        (Typed, below_all_types, "edge_type with -1, and types are numbers from 0"),
     ],
 )
 def test_what_no_comparison_shows_is_refused(kind, how, reason):
     with pytest.raises(ModelUnsupported, match=reason):
         from_pyg(kind(how))
+
+
+def test_no_edge_is_of_a_type_below_0():
+    assert_equal(Typed(below_all_types))
 
 
 def test_linear_functions_of_coalesced_numbers_are_read():

@@ -156,3 +156,14 @@ def test_a_forward_of_data() -> None:
     engine = lg.Engine(lg.from_pyg(module), graph)
     found = lg.pyg.explain(engine, 3, module=module, algorithm=GNNExplainer(epochs=2))
     assert found.n_id[0].item() == 3
+
+
+def test_messages_against_the_edges_need_the_whole_graph() -> None:
+    torch.manual_seed(0)
+    module, graph = GCNConv(graphs.plain(0).feature_width, 3, flow="target_to_source").eval(), graphs.plain(0)
+    engine = lg.Engine(lg.from_pyg(module), graph)
+    vertex = graph.vertices()[5].item()
+    with pytest.raises(UsageError, match="pass hops=-1"):
+        lg.pyg.explain(engine, vertex, module=module, algorithm=DummyExplainer())
+    found = lg.pyg.explain(engine, vertex, module=module, algorithm=DummyExplainer(), hops=-1)
+    assert len(found.n_id) == graph.vertex_count

@@ -109,9 +109,10 @@ def test_tree_sage_learns(sampler):
         GraphSAGE(4, 8, 2, 2, norm="batch_norm"),
         GraphSAGE(4, 8, 2, 2, act="tanh"),
         GraphSAGE(4, 8, 2, 2, project=True),
+        GraphSAGE(4, 8, 2, 2, flow="target_to_source"),
         SAGEConv(4, 2),
     ],
-    ids=["max", "jumping", "norm", "tanh", "project", "no stack"],
+    ids=["max", "jumping", "norm", "tanh", "project", "flow", "no stack"],
 )
 def test_tree_sage_refuses_other_stacks(module):
     with pytest.raises(ModelUnsupported, match=r'inputs="pyg"'):

@@ -47,6 +47,7 @@ class Columns:
     whether the model reads the attributes as weights.   over: the types of vertices and edges by which it has dicts.
     whole: whether features and attributes are integers.   small: whether all of them are 0 or 1.
     categories: columns that name rows of a table, with the number of its rows; -1 - column of the attributes.
+    positive: whether attributes are above 0, as weights are.
     tables: parameters that are the features.   vertices: how many these fix.
     """
 
@@ -64,6 +65,7 @@ class Columns:
     categories: tuple[tuple[int, int], ...] = ()
     tables: tuple[str, ...] = ()
     vertices: int | None = None
+    positive: bool = False
 
 
 Form: TypeAlias = Literal["any", "without self-loops", "without isolated vertices"]
@@ -103,7 +105,8 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int, form: Form = 
     features = tuple(_float32(rng.standard_normal(shape)) for shape in shapes)
     attributes = types = None
     if columns.attributes is not None:
-        attributes = tuple(_float32(rng.standard_normal((len(rows), columns.attributes))) for rows in weights)
+        drawn = (lambda shape: rng.uniform(0.1, 3.0, shape)) if columns.positive else rng.standard_normal
+        attributes = tuple(_float32(drawn((len(rows), columns.attributes))) for rows in weights)
     if columns.small or columns.whole or columns.categories:
         features, attributes = _in_categories(columns, features, attributes, rng)
     if columns.types is not None:
@@ -205,6 +208,7 @@ def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
     return True
 
 
+_CAST = (torch.float64, torch.int64, torch.int32, torch.bool)  # what a cast to float32 leaves in float64
 _FACTORIES = (torch.zeros, torch.ones, torch.full, torch.empty, torch.eye)
 
 
@@ -220,9 +224,10 @@ class _KeepsFloat64(TorchFunctionMode):
             fractions = func is not torch.full or not isinstance(args[1] if len(args) > 1 else 0.0, int)
             default = torch.float64 if fractions else None
             return func(*args, **{**kwargs, "dtype": _double(kwargs.get("dtype") or default)})
-        if func == torch.Tensor.float and args[0].dtype == torch.float64:
-            return args[0]
-        if func in (torch.Tensor.to, torch.Tensor.type) and args[0].dtype == torch.float64:
+        kept = args[0].dtype if args and isinstance(args[0], torch.Tensor) else None
+        if func == torch.Tensor.float and kept in _CAST:
+            return args[0].double()
+        if func in (torch.Tensor.to, torch.Tensor.type) and kept in _CAST:
             args, kwargs = [_double(each) for each in args], {key: _double(each) for key, each in kwargs.items()}
         return func(*args, **kwargs)
 

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 from torch_geometric import nn as pyg
 
-_ON_ATTRIBUTES = (pyg.GINEConv, pyg.NNConv, pyg.GMMConv, pyg.PDNConv)  # these cannot do without
+_ON_ATTRIBUTES = (pyg.GINEConv, pyg.NNConv, pyg.GMMConv, pyg.PDNConv, pyg.HEATConv)  # these cannot do without
+_TYPE_COUNTS = ("num_relations", "num_edge_types", "num_types", "num_rels", "n_relations", "num_bond_types")
 _TYPES_UNSTATED = 3  # tried on a forward whose layers state no number of types
 
 
@@ -40,7 +41,7 @@ def edge_widths(module: nn.Module, required: bool) -> list[int]:
         if isinstance(each, (pyg.CGConv, pyg.GMMConv)):
             _add(found, each.dim)
         if isinstance(each, pyg.MessagePassing):
-            for key in ("lin_edge", "edge_encoder"):
+            for key in ("lin_edge", "edge_encoder", "edge_attr_emb"):
                 _add(found, getattr(getattr(each, key, None), "in_channels", None))
         if isinstance(each, pyg.GINEConv):
             _add(found, getattr(each.lin, "in_channels", None))
@@ -55,9 +56,14 @@ def relations(module: nn.Module, required: bool) -> int | None:
     """The number of types that all layers know; None if they read none and the forward can do without."""
     typed = [each for each in module.modules() if isinstance(each, (pyg.RGCNConv, pyg.RGATConv))]
     typed += [each for each in module.modules() if isinstance(each, pyg.FiLMConv) and each.num_relations > 1]
-    if typed:
-        return min(int(each.num_relations) for each in typed)
-    return _TYPES_UNSTATED if required else None
+    counts = [int(each.num_relations) for each in typed]
+    counts += [each.edge_type_emb.num_embeddings for each in module.modules() if isinstance(each, pyg.HEATConv)]
+    if counts:
+        return min(counts)
+    if not required and not any(isinstance(getattr(module, name, None), int) for name in _TYPE_COUNTS):
+        return None
+    named = [getattr(each, name, None) for each in module.modules() for name in _TYPE_COUNTS]
+    return min([_TYPES_UNSTATED, *(count for count in named if isinstance(count, int) and count > 0)])
 
 
 def _add(found: list[int], width: Any) -> None:

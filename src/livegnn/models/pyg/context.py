@@ -32,10 +32,14 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class Marker:
-    """A tensor of the graph itself; where edges have types in a dict, that of one type."""
+    """A tensor of the graph itself; where edges have types in a dict, that of one type.
+
+    turned: of edge_index, whether every edge is turned round.
+    """
 
     what: str
     relation: Relation | None = None
+    turned: bool = False
 
 
 EDGES = Marker("edge_index")
@@ -71,14 +75,21 @@ class Rewired:
 
     loops:    "keep" all as they are; "drop" them; "add" one of weight `fill` to every vertex; "replace" all by such
               ones; "fill": one for every vertex, of its last self-loop's weight, or of `fill` without one.
-    weighted: whether the graph's weights are in the weights.   norm: "gcn" where these are divided by degrees.
+    weight: what the edges' weights are, the graph's or computed; None without.   norm: "gcn" where these are divided by
+    degrees.   turned: of edge_index, whether every edge is turned round; of weights, whether their degrees are of such
+    edges.
     """
 
     what: str = EDGES.what
     loops: str = "keep"
     fill: float = 1.0
-    weighted: bool = False
+    weight: ir.Value | None = None
     norm: str | None = None
+    turned: bool = False
+
+    @property
+    def weighted(self) -> bool:
+        return self.weight is not None
 
 
 @dataclass(frozen=True)
@@ -165,6 +176,11 @@ class NotTraceable(Exception):
     """torch.fx cannot read this module; a recording may."""
 
 
+def is_edges(value: Any) -> bool:
+    """Whether a symbol is edge_index, as it is or changed."""
+    return isinstance(value, (Rewired, Marker)) and value.what == EDGES.what
+
+
 def is_symbol(value: Any) -> bool:
     """Whether a value, or anything in a list, tuple or dict, depends on the features or the graph."""
     if isinstance(value, (list, tuple)):
@@ -184,7 +200,9 @@ def is_of_edges(value: Any) -> bool:
     rows = value.value if isinstance(value, Flat) else value
     if isinstance(rows, ir.Value):
         return rows.on_edges
-    return value in (EDGES, WEIGHTS, TYPES) if isinstance(value, Marker) else isinstance(value, (Rewired, End))
+    if isinstance(value, Marker):
+        return value.relation is None and value.what in {each.what for each in (EDGES, WEIGHTS, TYPES)}
+    return isinstance(value, (Rewired, End))
 
 
 def first_refusal(values: Any) -> Refusal | None:
@@ -254,6 +272,10 @@ class Import:
     whole: whether features and attributes are integers.   tables: id of a parameter -> its rows, by vertex.
     operators: what the user's own classes are read as, by class.
     suspects, followed: names of modules that compute with edges in a way that was refused, and those that are followed.
+    factors: of degree normalisations by computed weights.   against: whether the layer that is read goes against the
+    edges.   changed: rows of edges with their ends changed over, by id (models/turning.py).
+    positive: whether a degree of computed weights has no root if these are below 0.
+    relations: the number of types of edges, of which every table that is indexed by them has a row.
     """
 
     rounded: bool = False
@@ -276,6 +298,11 @@ class Import:
     types: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
+    factors: dict[tuple[int, bool, float, bool], Any] = field(default_factory=dict)
+    against: bool = False
+    changed: dict[int, tuple[ir.Value, ir.Value]] = field(default_factory=dict)
+    positive: bool = False
+    relations: int | None = None
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 
     def constant(self, array: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_POSITION = "it builds or needs a geometry of positions, not a graph that changes edge by edge"
+_POSITION = "it makes its own edges of the positions, so one update could change any of them"
 _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
 
 _MEDIAN = "of quantiles the engine keeps the lower median: q=0.5, interpolation='lower', fill_value=0"
@@ -14,22 +14,16 @@ REFUSED_CONVS: dict[str, str] = {
     "CuGraphGATConv": _CUDA,
     "FusedGATConv": _CUDA,
     "CuGraphRGCNConv": _CUDA,
-    "SignedConv": "it needs positive and negative edges apart, which is not supported yet",
-    "DNAConv": "its rows are the histories of all layers, not one row per vertex",
-    "PointNetConv": _POSITION,
+    "SignedConv": "it takes positive and negative edges as two lists, and a graph has one",
     "SplineConv": "its B-spline kernels need libraries that PyG does not bring",
     "DynamicEdgeConv": _POSITION,
     "XConv": _POSITION,
-    "PPFConv": _POSITION,
-    "PointTransformerConv": _POSITION,
+    "PPFConv": "its angles between positions and normals need atan2, which the engine does not compute",
     "HypergraphConv": "a hypergraph's incidence is not a graph of edges",
-    "PANConv": "it pools paths of several lengths with one degree for all, which is not supported yet",
+    "PANConv": "it divides by the number of different vertices at the ends of paths, which no sum along edges gives",
     "WLConv": "it hashes colours of whole neighbourhoods; there is no number to keep up to date",
-    "HEATConv": "it takes the types of vertices as a tensor next to rows of one width, which is not supported",
     "HANConv": "its attention over relations is a mean over all vertices, so one update would change every row",
-    "PointGNNConv": _POSITION,
     "GPSConv": "its attention runs over all vertices, so one update would change every row",
-    "DirGNNConv": "it sends messages against the edges, too, which is not supported yet",
     "MeshCNNConv": "a mesh's faces are not a graph of edges",
 }
 

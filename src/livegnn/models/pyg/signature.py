@@ -197,6 +197,8 @@ def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types 
                 of = "features, edges and the edges' weights, attributes and types"
                 if not any(part in name for part in ("batch", "size", "num", "mask", "index", "label", "n_id")):
                     advice += ", or name it edge_weight if it is one weight per edge"
+                if "type" in name:
+                    advice = "put the types of vertices into a column of x, and read x[:, 0].long()"
                 advice += _other_methods(module)
             raise refuse(f"{kind}.forward(..., {name})", f"livegnn supplies {of} only", advice)
 

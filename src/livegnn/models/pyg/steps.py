@@ -88,7 +88,10 @@ def _keep_tables(module: nn.Module, tables: dict[str, Any], record: Import) -> N
 
 def in_categories(columns: Columns, record: Import) -> Columns:
     """What a module is compared on, once it is known which columns name rows of tables."""
-    return dataclasses.replace(columns, small=False, categories=tuple(record.categories.items()))
+    types = None if columns.types is None else min(columns.types, record.relations or columns.types)
+    return dataclasses.replace(
+        columns, types=types, small=False, categories=tuple(record.categories.items()), positive=record.positive
+    )
 
 
 def shapes_in(result: Any, module: nn.Module, signature: Signature, columns: Columns) -> dict[Path, tuple[int, ...]]:
@@ -187,6 +190,7 @@ def columns_of(
     where no layer states whether it reads any.
     """
     types = None if signature.types == "none" else relations(module, signature.types == "required")
+    fewer = [*range(types - 1, 0, -1)] if types is not None and signature.types == "required" else []
     choices, edge_width = attribute_choices(module, signature, options.edge_width), options.edge_width
     weighted, over = signature.weights == "required", signature.over
     tries: list[list[Columns]] = []
@@ -198,6 +202,7 @@ def columns_of(
         found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
         if options.input_width is None and not each.guessed and signature.over is None:
             found = [*found, *_narrower(tries[-1])]
+        found = [*found, *(dataclasses.replace(known, types=less) for less in fewer for known in found)]
         running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
             refuse_state(module, signature, running)
@@ -297,7 +302,7 @@ def _unreached(module: nn.Module, signature: Signature, given: tuple[Any, ...]) 
 
 def plain_symbols(columns: Columns, record: Import) -> Callable[[Columns], tuple[Any, ...]]:
     """What a forward without types is given for columns: everywhere the same input and the same attributes."""
-    record.whole = columns.whole
+    record.whole, record.relations = columns.whole, columns.types
     x: ir.Input = record.name(ir.Input(*columns.widths), "input")
     record.features = x
     record.rows = x

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch_geometric.nn import aggr, conv, pool
 
-from livegnn.models.pyg.convs.registry import CONVS, READ_THROUGH
+from livegnn.models.pyg.convs.registry import CONVS, FOLLOWED, READ_THROUGH
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.pools import SUPPORTED_POOLS
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
@@ -23,7 +23,7 @@ _POOL_TABLE = re.compile(r"^\| pool \| how, or why not \|\n(?:\|.*\n)+", re.MULT
 def table() -> str:
     """One line for every name that torch_geometric.nn.conv exports, in its order."""
     supported = {kind.__name__: (entry.exactness, entry.how) for kind, entry in CONVS.items()}
-    supported.update({kind.__name__: (exactness, how) for kind, (exactness, how) in READ_THROUGH.items()})
+    supported.update({kind.__name__: (exactness, how) for kind, (exactness, how) in (READ_THROUGH | FOLLOWED).items()})
     supported.update({kind.__name__: (entry.exactness, entry.how) for kind, entry in OVER_TYPES.items()})
     lines = ["| layer | now | how, or why not |", "|---|---|---|"]
     for name in conv.__all__:

@@ -15,36 +15,50 @@ import torch
 from torch import nn
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeAttribute
+from livegnn.models.edges import EdgeAttribute, EdgeRelation
 from livegnn.models.pyg.check import Columns
-from livegnn.models.pyg.context import Flat, Import, Marker, Shaped, Unfit, refuse, to_array
+from livegnn.models.pyg.context import TYPES, Flat, Import, Marker, Shaped, Unfit, refuse, to_array
 from livegnn.models.pyg.functions.rows import is_truth
 from livegnn.models.pyg.layout import applied, columns, shaped, symbol
 
 _WHOLE = (torch.int64, torch.int32, torch.long, torch.int)
+_REAL = (torch.float32, torch.float64, "torch.FloatTensor", "torch.DoubleTensor")
 _WHOLE_NAMES = ("torch.LongTensor", "torch.IntTensor")
 
 
 def looked_up(record: Import, indices: Any, table: Any) -> Any:
-    """table[indices]: one more dimension, of the table's width. Raises: Unfit."""
+    """table[indices]: the table's other dimensions in the place of the number. Raises: Unfit."""
+    if indices is TYPES:
+        indices = types_of_edges()
     if not isinstance(indices, Shaped) or not indices.whole:
         value = getattr(indices, "source", getattr(indices, "value", indices))
         on_edges = isinstance(value, ir.Value) and value.on_edges
         advice = "cast it, as in edge_attr.long()" if on_edges else "pass a column of x, such as x[:, 0].long()"
         raise Unfit("its indices are not whole numbers of each row", advice)
-    parts = []
-    for place in indices.index.ravel().tolist():
-        column = columns(indices.source, [place])
-        _note(record, column, len(table))
-        parts.append(ir.Lookup(column, table))
+    flat = table.reshape(len(table), -1)
+    parts = [lookup(record, columns(indices.source, [place]), flat) for place in indices.index.ravel().tolist()]
     rows = parts[0] if len(parts) == 1 else ir.Concat(tuple(parts))
-    index = np.arange(rows.width).reshape(*indices.index.shape, -1)
+    index = np.arange(rows.width).reshape((*indices.index.shape, *table.shape[1:]))
     return symbol(Shaped(rows, index, indices.axis))
+
+
+def types_of_edges() -> Shaped:
+    """The graph's edge_type as whole numbers."""
+    return Shaped(EdgeRelation(), np.array(0), 0, True)
+
+
+def lookup(record: Import, column: ir.Value, table: Any) -> ir.Value:
+    """The row of a table that one number names. Raises: Unfit for a number that is computed."""
+    _note(record, column, len(table))
+    return ir.Lookup(column, table)
 
 
 def _note(record: Import, column: ir.Value, rows: int) -> None:
     """Keeps which column of the graph names rows of a table, so that the comparison tries names that there are."""
     place, leaf = (column.start, column.x) if isinstance(column, ir.Slice) else (0, column)
+    if isinstance(leaf, EdgeRelation):
+        record.relations = min(rows, record.relations or rows)
+        return
     if not isinstance(leaf, (ir.Input, EdgeAttribute)):
         raise Unfit("its indices are computed", "put them into a column of x, and pass that")
     key = place if isinstance(leaf, ir.Input) else -1 - place
@@ -85,10 +99,12 @@ def _one_hot(record: Import, tensor: Any, num_classes: int = -1) -> Any:
     return looked_up(record, tensor, np.eye(num_classes))
 
 
-def _whole(base: Callable[..., Any], asked: Callable[..., bool]) -> Callable[..., Any]:
-    """A cast: to whole numbers where it asks for them, else `base`."""
+def _whole(base: Callable[..., Any], asked: Callable[..., bool], real: bool = False) -> Callable[..., Any]:
+    """A cast: to whole numbers where it asks for them, else `base`; real: it makes floats of the types of edges."""
 
     def handler(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
+        if input is TYPES and (real or any(each in _REAL for each in (*args, *kwargs.values()))):
+            return Flat(EdgeRelation())
         if isinstance(input, Marker) or not asked(*args, **kwargs):
             return _real(base, record, input, args, kwargs)
         if is_truth(input.value if isinstance(input, Flat) else input):
@@ -117,11 +133,24 @@ def _asks(*args: Any, **kwargs: Any) -> bool:
     )
 
 
+def _by_number(base: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """Rows of a constant, named by whole numbers; place: of these among the arguments after the constant."""
+
+    def handler(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
+        index = kwargs.get("index", args[place] if len(args) > place else None)
+        if isinstance(input, torch.Tensor) and (index is TYPES or (isinstance(index, Shaped) and index.whole)):
+            return looked_up(record, index, to_array(input))
+        return base(record, input, *args, **kwargs)
+
+    return handler
+
+
 def join_tables(base: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """The handlers with casts to integers, embeddings and one_hot."""
+    """The handlers with casts to integers, embeddings, one_hot, and constants indexed by whole numbers."""
     always = dict.fromkeys(("long", "int"), _whole(base["long"], lambda *args, **kwargs: True))
-    casts = {name: _whole(base[name], _asks) for name in ("to", "type", "float", "double")}
-    return base | always | casts | {"embedding": _embedding, "one_hot": _one_hot}
+    casts = {name: _whole(base[name], _asks, name in ("float", "double")) for name in ("to", "type", "float", "double")}
+    indexed = {name: _by_number(base[name], place) for name, place in (("getitem", 0), ("index_select", 1))}
+    return base | always | casts | indexed | {"embedding": _embedding, "one_hot": _one_hot}
 
 
 # ---- rows by vertex
@@ -166,6 +195,8 @@ def numbers(module: nn.Module, tries: list[Columns], guess: bool) -> list[Column
     count, dims = len(embeddings), sum(each.embedding_dim for each in embeddings)
     stated = [each.widths[0] for each in tries]
     wide = [*range(1, count + 1), *(w + count for w in stated), *(w - dims + count for w in stated), *stated]
+    if tries[0].types is not None:  # an embedding may be theirs
+        wide = [*stated, *wide]
     widths = [(w,) for w in dict.fromkeys(wide if guess else stated) if w > 0]
     found = [
         dataclasses.replace(tries[0], widths=width, small=True, whole=whole)

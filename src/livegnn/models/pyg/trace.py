@@ -277,7 +277,10 @@ class _Reader:
         if refused is not None:
             raise refused.error
         for each in (*args, *kwargs.values()):
-            if isinstance(each, Shaped) and each.whole and type(module) is not nn.Embedding:
+            kind = type(module)
+            own = isinstance(module, pyg.MessagePassing) and not kind.__module__.startswith("torch_geometric.")
+            read = own or kind in (nn.Embedding, pyg.HEATConv)
+            if isinstance(each, Shaped) and each.whole and not read:
                 raise refuse(
                     where, "torch.int64 would round the rows", "stay in float32; only an Embedding takes integers"
                 )

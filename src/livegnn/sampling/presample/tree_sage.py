@@ -47,8 +47,9 @@ class TreeSAGE(nn.Module):
         for number, conv in enumerate(convs, start=1):
             found = type(conv).__name__
             plain = found == "SAGEConv" and type(conv.aggr_module).__name__ == "MeanAggregation"
+            plain = plain and conv.flow == "source_to_target"
             if not plain or conv.project or conv.normalize or not conv.root_weight:
-                raise _unsupported(f"layer {number}: {conv!r}")
+                raise _unsupported(f"layer {number}: {conv!r} with flow={getattr(conv, 'flow', None)!r}")
         norms = [norm for norm in (getattr(module, "norms", None) or ()) if type(norm).__name__ != "Identity"]
         relu = type(getattr(module, "act", None)).__name__ == "ReLU"
         if norms or getattr(module, "jk_mode", None) is not None or (len(convs) > 1 and not relu):

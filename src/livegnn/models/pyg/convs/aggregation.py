@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ import torch
 from torch_geometric.nn import aggr
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight, Gather, Loops, Source
-from livegnn.models.messages import linear, ones, split_target
+from livegnn.models.edges import Gather, Loops, Source
+from livegnn.models.messages import constant, linear, ones, split_target
 from livegnn.models.pyg.context import Import, refuse, to_array
 from livegnn.models.pyg.refused import REFUSED_AGGREGATIONS
+from livegnn.models.pyg.weighted import is_graphs, times_weight
 
 _SIMPLE: dict[type, ir.Aggregate] = {
     aggr.SumAggregation: "sum",
@@ -55,17 +56,19 @@ def refuse_aggregation(module: Any, label: Any, where: str) -> Exception:
 class Aggregator:
     """Reduces one message in several ways, each made once.
 
-    message: rows of vertices (the source's), or of edges.   rows: any rows of vertices.   label: for refusals.
+    message: rows of vertices (the source's), or of edges.   rows: any rows of vertices.   weight: on the edges.
+    label: for refusals.   reversed: whether messages go against the edges.
     """
 
     message: ir.Value
     rows: ir.Value
     record: Import
     where: str
-    weighted: bool = False
+    weight: ir.Value | None = None
     relation: int | None = None
     loops: Loops = "keep"
     label: Any = None
+    reversed: bool = False
     known: dict[str, ir.Value] = field(default_factory=dict)
 
     def of(self, module: Any) -> ir.Value:
@@ -80,7 +83,7 @@ class Aggregator:
     def simple(self, kind: ir.Aggregate) -> ir.Value:
         """The messages by an aggregate that the engine has."""
         if kind not in self.known:
-            split = not self.weighted or kind in ("sum", "mean")  # a weight multiplies the target's part, too
+            split = self.weight is None or kind in ("sum", "mean")  # a weight multiplies the target's part, too
             own, rest = split_target(self.message) if split else (None, self.message)
             y = self.reduce(rest, kind)
             if own is not None:
@@ -91,12 +94,13 @@ class Aggregator:
 
     def reduce(self, rows: ir.Value, kind: ir.Aggregate) -> ir.Value:
         """`rows`, of sources or of edges, to the vertices they go to."""
-        if rows.on_edges or self.loops != "keep":
+        if rows.on_edges or self.loops != "keep" or not is_graphs(self.weight):
             rows = rows if rows.on_edges else Source(rows)
-            if self.weighted:
-                rows = ir.Multiply(rows, EdgeWeight())
-            return Gather(rows, kind, loops=self.loops, relation=self.relation)
-        return ir.propagate(rows, kind, self.weighted, relation=self.relation)
+            if self.weight is not None:
+                rows = ir.Multiply(rows, self.weight)
+            return Gather(rows, kind, loops=self.loops, relation=self.relation, reversed=self.reversed)
+        y = ir.propagate(rows, kind, self.weight is not None, relation=self.relation)
+        return replace(y, reversed=self.reversed)
 
     def degree(self) -> ir.Value:
         """The number of edges that count, one column; with weights, their sum."""
@@ -112,14 +116,13 @@ class Aggregator:
 
     def whole(self) -> ir.Value:
         """The message, weights multiplied in, of vertices where it can be."""
-        if not self.weighted:
+        if self.weight is None:
             return self.message.x if isinstance(self.message, Source) else self.message
-        message = self.message if self.message.on_edges else Source(self.message)
-        return ir.Multiply(message, EdgeWeight())
+        return times_weight(self.message, self.weight)
 
     def with_message(self, message: ir.Value) -> Aggregator:
         """The same edges with another message, weights not multiplied in."""
-        return Aggregator(message, self.rows, self.record, self.where, relation=self.relation, loops=self.loops)
+        return replace(self, message=message, weight=None, label=None, known={})
 
     def variance(self) -> ir.Value:
         """mean(m^2) - mean(m)^2, which what is added to every message of a vertex does not change."""
@@ -158,7 +161,8 @@ def _softmax(self: Aggregator, module: Any) -> ir.Value:
     score = scale(message, module.t)
     if not message.on_edges:
         message, score = Source(message), Source(score)
-    return Gather(message, "softmax", score, message.width, loops=self.loops, relation=self.relation)
+    options: Any = {"loops": self.loops, "relation": self.relation, "reversed": self.reversed}
+    return Gather(message, "softmax", score, message.width, **options)
 
 
 def _power_mean(self: Aggregator, module: Any) -> ir.Value:
@@ -175,8 +179,8 @@ def _power_mean(self: Aggregator, module: Any) -> ir.Value:
         raise refuse(self.where, "a power mean with p=0 divides by 0", "train it with another p")
 
     def power(x: ir.Value, exponents: Any) -> ir.Value:
-        x = ir.Maximum((x, _constant(x, low, self.record)))
-        top = _constant(x, -high, self.record)
+        x = ir.Maximum((x, constant(x, self.record.constant(low))))
+        top = constant(x, self.record.constant(-high))
         x = ir.Combine(((-1.0, ir.Maximum((ir.Combine(((-1.0, x),)), top))),))
         inner = add_number(ir.Combine(((1.0 / low, x),)), -1.0, self.record)  # log x = log1p(x / low - 1) + log low
         log = add_number(ir.Activation(inner, "log1p"), math.log(low), self.record)
@@ -185,10 +189,6 @@ def _power_mean(self: Aggregator, module: Any) -> ir.Value:
 
     y = self.with_message(power(self.whole(), powers)).simple("mean")
     return power(y, 1.0 / powers)
-
-
-def _constant(x: ir.Value, number: float, record: Import) -> ir.Value:
-    return ir.Affine(x, np.zeros(x.width, np.float32), record.constant(np.full(x.width, number)))
 
 
 def _multi(self: Aggregator, module: Any) -> ir.Value:

@@ -7,14 +7,15 @@ is the identity in eval mode.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
+import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
-from livegnn.models.attention_layers import GAT, GATv2
+from livegnn.models.attention_layers import GAT, Fill, GATv2
 from livegnn.models.edges import Gather, HeadDot, RowMatrix, Source, Target
-from livegnn.models.messages import block_rows, mean_of_heads, shift
+from livegnn.models.messages import block_rows, filled, mean_of_heads, shift
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import scale
 from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
@@ -25,26 +26,32 @@ def per_head(att: Any) -> Any:
     return block_rows(to_array(att)[0])
 
 
-def _fill(conv: Any, call: Call) -> Literal["mean"] | float:
-    """What a loop's attributes are; PyG reads it only where there are attributes."""
+def _fill(conv: Any, call: Call) -> tuple[Fill, ir.Value | None]:
+    """(what a loop's attributes are, the attributes): the Gather fills in the graph's own by "mean" or a number.
+
+    PyG reads a fill only where there are attributes.
+    """
     if call.attributes is None or not conv.add_self_loops:
-        return "mean"
-    if not call.raw_attributes():
-        raise refuse(
-            call.where,
-            "its added self-loops take the mean of edge_attr, which is computed inside the model",
-            "give it the graph's own edge_attr, or set add_self_loops=False",
-        )
-    fill = conv.fill_value
-    if fill == "mean" if isinstance(fill, str) else isinstance(fill, (int, float)):
-        return fill if fill == "mean" else float(fill)
-    what = repr(fill) if isinstance(fill, str) else "a tensor"
-    raise refuse(call.where, f"fill_value={what} is not supported", "use fill_value='mean' or a number")
+        return "mean", call.attributes
+    fill = "sum" if conv.fill_value == "add" else conv.fill_value
+    if isinstance(fill, str):
+        if fill not in ("mean", "sum", "max", "min"):
+            raise refuse(
+                call.where, f"fill_value={fill!r} is not supported", "use 'mean', 'add', 'max', 'min' or a number"
+            )
+    else:
+        fill = call.record.constant(to_array(torch.as_tensor(fill)).reshape(-1))
+    if call.raw_attributes() and isinstance(fill, str) and fill == "mean":
+        return "mean", call.attributes
+    if call.raw_attributes() and not isinstance(fill, str) and len(fill) == 1:
+        return float(fill[0]), call.attributes
+    return "mean", filled(call.attributes, fill)
 
 
 def _gat(conv: Any, call: Call) -> ir.Value:
     call.sum_only("softmax attention")
     shared, read = conv.lin is not None, conv.lin_edge is not None
+    fill, attributes = _fill(conv, call) if read else ("mean", call.attributes)
     layer = GAT(
         to_array(conv.lin.weight if shared else conv.lin_src.weight),
         to_array(conv.att_src)[0],
@@ -56,18 +63,19 @@ def _gat(conv: Any, call: Call) -> ir.Value:
         concat=conv.concat,
         slope=float(conv.negative_slope),
         self_loops=conv.add_self_loops,
-        fill=_fill(conv, call) if read else "mean",
+        fill=fill,
         residual=None if conv.res is None else to_array(conv.res.weight),
     )
     if read and call.attributes is not None:
         call.record.constant(layer.folded_edge_weight())
-    return layer.over(call.x, call.attributes, call.own)
+    return layer.over(call.x, attributes, call.own)
 
 
 def _gatv2(conv: Any, call: Call) -> ir.Value:
     call.sum_only("softmax attention")
     if call.attributes is not None and conv.lin_edge is None:
         raise refuse(call.where, "it is given edge_attr without an edge_dim", "leave edge_attr out")
+    fill, attributes = _fill(conv, call)
     layer = GATv2(
         to_array(conv.lin_l.weight),
         to_array(conv.att)[0],
@@ -79,10 +87,10 @@ def _gatv2(conv: Any, call: Call) -> ir.Value:
         concat=conv.concat,
         slope=float(conv.negative_slope),
         self_loops=conv.add_self_loops,
-        fill=_fill(conv, call),
+        fill=fill,
         residual=None if conv.res is None else to_array(conv.res.weight),
     )
-    return layer.over(call.x, call.attributes, call.own)
+    return layer.over(call.x, attributes, call.own)
 
 
 def _transformer(conv: Any, call: Call) -> ir.Value:

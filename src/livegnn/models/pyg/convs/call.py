@@ -27,15 +27,16 @@ class Call:
     """What a convolution is given.
 
     x, own: the sources' and the targets' rows, the same unless edges join two types of vertices.
-    weighted: the graph's weights.   attributes: rows of edges, or None.   types: the graph's types.   others: its
-    other arguments.   name, where: the module's qualified name alone, and with its type.   run: reads a row-local
-    module inside it.   rewired: self-loops and degrees that the forward has changed, and this layer's sums heed.
+    weight: of the edges, the graph's or computed.   attributes: rows of edges, or None.   types: the graph's types.
+    others: its other arguments.   name, where: the module's qualified name alone, and with its type.
+    run: reads a row-local module inside it.   rewired: self-loops and degrees that the forward has changed, and this
+    layer's sums heed.
     """
 
     conv: Any
     x: ir.Value
     own: ir.Value
-    weighted: bool
+    weight: ir.Value | None
     attributes: ir.Value | None
     types: bool
     others: dict[str, Any]
@@ -53,16 +54,22 @@ class Call:
             raise refuse_aggregation(self.conv.aggr_module, self.conv.aggr, self.where)
         return name
 
-    def gather(self, message: ir.Value, *, weighted: bool = False, relation: int | None = None) -> ir.Value:
+    def gather(self, message: ir.Value, *, weight: ir.Value | None = None, relation: int | None = None) -> ir.Value:
         """`message`, rows of sources or of edges, by the convolution's own aggregation."""
         if self.rewired is not None:
-            return rewired_sum(self.conv, message, self.rewired, simple_name(self.conv.aggr_module), self.where)
-        return self.aggregator(message, weighted=weighted, relation=relation).of(self.conv.aggr_module)
+            aggregate = simple_name(self.conv.aggr_module)
+            return rewired_sum(self.conv, message, self.rewired, aggregate, self.where, self.record)
+        return self.aggregator(message, weight=weight, relation=relation).of(self.conv.aggr_module)
 
     def aggregator(
-        self, message: ir.Value, *, weighted: bool = False, relation: int | None = None, loops: Loops = "keep"
+        self,
+        message: ir.Value,
+        *,
+        weight: ir.Value | None = None,
+        relation: int | None = None,
+        loops: Loops = "keep",
     ) -> Aggregator:
-        return Aggregator(message, self.x, self.record, self.where, weighted, relation, loops, self.conv.aggr)
+        return Aggregator(message, self.x, self.record, self.where, weight, relation, loops, self.conv.aggr)
 
     def sum_only(self, what: str) -> None:
         """Refuses any aggregation but the sum."""
@@ -112,6 +119,7 @@ class Conv:
     """How one type of convolution is read, and what docs/models.md says of it.
 
     takes: names of arguments beyond x, edge_index, edge_weight, edge_attr, edge_type and size.
+    turns: whether flow="target_to_source" is the layer along edges that are turned round, as it is of most.
     vectors: whether edge attributes may be a vector, one number per edge.
     """
 
@@ -120,6 +128,7 @@ class Conv:
     exactness: Exactness = BIT_EXACT
     takes: tuple[str, ...] = ()
     vectors: bool = False
+    turns: bool = True
 
 
 def dense(module: Any, x: ir.Value) -> ir.Value:

@@ -9,13 +9,15 @@ import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight, Gather, HeadDot, RowMatrix, Source, Target
+from livegnn.models.edges import Gather, HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import block_rows, linear, mean_of_heads, ones, shift
+from livegnn.models.pyg import weighted
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import add_number, scale
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 from livegnn.models.pyg.convs.linear import normalised
 from livegnn.models.pyg.modules import convert_local, message_norm
+from livegnn.models.pyg.weighted import inverse_root, times_weight
 
 
 def ends(call: Call) -> tuple[ir.Value, ir.Value]:
@@ -70,7 +72,7 @@ def _fa(conv: Any, call: Call) -> ir.Value:
     """eps x_0[v] + sum over edges of tanh(a x[u] + b x[v]) w_uv x[u], w as GCN's if `normalize`."""
     x_0 = call.first_rows()
     call.sum_only("it")
-    if conv.normalize == call.weighted:
+    if conv.normalize == (call.weight is not None):
         raise refuse(call.where, "it takes edge_weight if normalize=False, and only then", "fix the call")
     alpha = added(Source(dense(conv.att_l, call.x)), Target(dense(conv.att_r, call.x)))
     gate = ir.Activation(alpha, "tanh")
@@ -78,17 +80,13 @@ def _fa(conv: Any, call: Call) -> ir.Value:
         ends_of = call.aggregator(
             ones(call.x), loops=call.loops
         )  # loops are replaced: without weights each counts once
-        factor = inverse_root(ends_of.simple("sum"))
+        factor = inverse_root(ends_of.simple("sum"), call.record)
         y: ir.Value = Gather(ir.Multiply(Source(ir.Multiply(call.x, factor)), gate), "sum", loops=call.loops)
         y = ir.Multiply(y, factor)
     else:
-        y = Gather(ir.Multiply(Source(call.x), ir.Multiply(gate, EdgeWeight())), "sum")
+        assert call.weight is not None
+        y = Gather(ir.Multiply(Source(call.x), ir.Multiply(gate, call.weight)), "sum")
     return y if conv.eps == 0 else ir.Combine(((1.0, y), (float(conv.eps), x_0)))
-
-
-def inverse_root(degree: ir.Value) -> ir.Value:
-    """degree^-1/2, 0 where the degree is 0."""
-    return ir.Activation(ir.Activation(degree, "sqrt"), "reciprocal")
 
 
 def _pdn(conv: Any, call: Call) -> ir.Value:
@@ -99,17 +97,10 @@ def _pdn(conv: Any, call: Call) -> ir.Value:
             call.needed_attributes()
         return shift(normalised(call, x, conv.add_self_loops), to_array(conv.bias))
     weight = call.inner("mlp", call.attributes)
-    if conv.normalize and conv.add_self_loops:
-        raise refuse(
-            call.where,
-            "a self-loop's weight is computed from the attributes of the vertex's last self-loop edge",
-            "train it with add_self_loops=False",
-        )
     if not conv.normalize:
-        return shift(Gather(ir.Multiply(Source(x), weight), "sum"), to_array(conv.bias))
-    factor = inverse_root(Gather(weight, "sum"))
-    y = Gather(ir.Multiply(Source(ir.Multiply(x, factor)), weight), "sum")
-    return shift(ir.Multiply(y, factor), to_array(conv.bias))
+        return shift(Gather(times_weight(x, weight), "sum"), to_array(conv.bias))
+    y = weighted.normalised(x, weight, call.record, self_loops=conv.add_self_loops)
+    return shift(y, to_array(conv.bias))
 
 
 def _gmm(conv: Any, call: Call) -> ir.Value:
@@ -205,7 +196,7 @@ EDGEWISE: dict[Any, Conv] = {
     pyg.FAConv: Conv(_fa, "`eps`, `add_self_loops`, `normalize`", TO_FLOAT32, takes=("x_0",)),
     pyg.PDNConv: Conv(
         _pdn,
-        "`normalize`, `bias`; with edge attributes and `normalize`, `add_self_loops=False` only",
+        "`normalize`, `add_self_loops`, `bias`",
         BIT_EXACT,
     ),
     pyg.GMMConv: Conv(

@@ -9,8 +9,10 @@ from torch_geometric import nn as pyg
 
 from livegnn.models import ir, layers
 from livegnn.models.messages import shift
+from livegnn.models.pyg import weighted
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, Call, Conv, added, dense
+from livegnn.models.pyg.weighted import is_graphs
 
 
 def normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Value:
@@ -19,7 +21,7 @@ def normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> 
         return call.gather(x)
     if call.aggregate == "mean":
         raise _no_normalised_mean(call)
-    return layers.gcn_propagate(x, call.weighted, self_loops, fill, call.aggregate)
+    return weighted.normalised(x, call.weight, call.record, self_loops=self_loops, fill=fill, reduce=call.aggregate)
 
 
 def _no_normalised_mean(call: Call) -> Exception:
@@ -27,7 +29,7 @@ def _no_normalised_mean(call: Call) -> Exception:
 
 
 def _plain(call: Call, x: ir.Value) -> ir.Value:
-    return call.gather(x, weighted=call.weighted)
+    return call.gather(x, weight=call.weight)
 
 
 def _hop(call: Call, x: ir.Value, self_loops: bool) -> ir.Value:
@@ -48,12 +50,16 @@ def _gcn(conv: Any, call: Call) -> ir.Value:
         improved=conv.improved,
         self_loops=bool(conv.add_self_loops),
         normalize=conv.normalize,
-        weighted=call.weighted,
+        weighted=call.weight is not None,
         aggregate=call.aggregate,
     )
     if conv.normalize and call.aggregate == "mean":
         raise _no_normalised_mean(call)
-    return spec.apply(call.x)
+    if is_graphs(call.weight):
+        return spec.apply(call.x)
+    x = ir.Linear(call.x, _weight(conv.lin))
+    loops, fill = bool(conv.add_self_loops), 2.0 if conv.improved else 1.0
+    return shift(normalised(call, x, loops, fill) if conv.normalize else _plain(call, x), to_array(conv.bias))
 
 
 def _graph_conv(conv: Any, call: Call) -> ir.Value:
@@ -117,6 +123,12 @@ def _tag(conv: Any, call: Call) -> ir.Value:
 
 def _cheb(conv: Any, call: Call) -> ir.Value:
     call.sum_only("a Laplacian's terms")
+    if not is_graphs(call.weight):
+        raise refuse(
+            call.where,
+            "its Laplacian divides by sums of weights over out-edges, which are kept of the graph's own weights alone",
+            "give the weights to the graph as edge_weight",
+        )
     largest = _lambda_max(call)
     if conv.normalization is None and largest is None and len(conv.lins) > 1:
         raise refuse(
@@ -130,7 +142,7 @@ def _cheb(conv: Any, call: Call) -> ir.Value:
         to_array(conv.bias),
         normalization=conv.normalization,
         lambda_max=largest,
-        weighted=call.weighted,
+        weighted=call.weight is not None,
     )
     return spec.apply(call.x)
 
@@ -217,6 +229,7 @@ LINEAR: dict[Any, Conv] = {
         "`K` hops, `bias`, `normalization` 'sym' and 'rw' with edge weights of at least 0, None with a `lambda_max`; "
         "`lambda_max` a number in the forward",
         takes=("lambda_max",),
+        turns=False,
     ),
     pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),
     pyg.GINConv: Conv(

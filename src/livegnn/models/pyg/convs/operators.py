@@ -42,7 +42,7 @@ def _gated(conv: Any, call: Call) -> ir.Value:
     if h.width < size:  # columns of zeros follow
         h = ir.Linear(h, np.eye(size, h.width, dtype=np.float32))
     for weight in to_array(conv.weight):
-        h = gru_cell(conv.rnn, call.gather(ir.Linear(h, weight.T), weighted=call.weighted), h)
+        h = gru_cell(conv.rnn, call.gather(ir.Linear(h, weight.T), weight=call.weight), h)
     return h
 
 
@@ -65,7 +65,7 @@ def _arma(conv: Any, call: Call) -> ir.Value:
 
 def _le(conv: Any, call: Call) -> ir.Value:
     ends = ((1.0, Source(dense(conv.lin1, call.x))), (-1.0, Target(dense(conv.lin2, call.own))))
-    y = call.gather(ir.Combine(ends), weighted=call.weighted)
+    y = call.gather(ir.Combine(ends), weight=call.weight)
     return added(y, dense(conv.lin3, call.own))
 
 
@@ -84,8 +84,8 @@ def _cluster_gcn(conv: Any, call: Call) -> ir.Value:
 
 
 def _wl_continuous(conv: Any, call: Call) -> ir.Value:
-    degree = call.aggregator(ones(call.x), weighted=call.weighted).simple("sum")
-    y = ir.Multiply(call.gather(call.x, weighted=call.weighted), ir.Activation(degree, "reciprocal"))
+    degree = call.aggregator(ones(call.x), weight=call.weight).simple("sum")
+    y = ir.Multiply(call.gather(call.x, weight=call.weight), ir.Activation(degree, "reciprocal"))
     return ir.Combine(((0.5, call.x), (0.5, y)))
 
 
@@ -117,7 +117,12 @@ OPERATORS: dict[Any, Conv] = {
     pyg.LEConv: Conv(
         _le, "every aggregation; edge weights; exact to float32 with softmax, or weights and no sum or mean", BY_OPTION
     ),
-    pyg.ClusterGCNConv: Conv(_cluster_gcn, "`diag_lambda`, `bias`; `add_self_loops=True` only", TO_FLOAT32),
-    pyg.WLConvContinuous: Conv(_wl_continuous, "edge weights", BIT_EXACT),
+    pyg.ClusterGCNConv: Conv(
+        _cluster_gcn,
+        "`diag_lambda`, `bias`; `add_self_loops`, or one self-loop for every vertex by the forward",
+        TO_FLOAT32,
+        turns=False,
+    ),
+    pyg.WLConvContinuous: Conv(_wl_continuous, "edge weights", BIT_EXACT, turns=False),
     pyg.MFConv: Conv(_mf, "every aggregation; `max_degree`, `bias`; bit-exact without softmax", BY_OPTION),
 }

@@ -5,10 +5,12 @@ CONVS is the one registry; each family of convolutions has its own file.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
+import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
@@ -29,7 +31,7 @@ from livegnn.models.pyg.context import (
     refuse_cached,
 )
 from livegnn.models.pyg.convs.attention import ATTENTION
-from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, Run
+from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, Exactness, Run
 from livegnn.models.pyg.convs.edgewise import EDGEWISE
 from livegnn.models.pyg.convs.linear import LINEAR
 from livegnn.models.pyg.convs.multi import MULTI
@@ -38,19 +40,36 @@ from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
 from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
+from livegnn.models.pyg.own.typed import convert_along_types
 from livegnn.models.pyg.refused import REFUSED_CONVS
+from livegnn.models.turning import ends_changed, turned
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
 #: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
 READ_THROUGH: dict[Any, tuple[str, str]] = {
     pyg.AntiSymmetricConv: (BY_OPTION, "as its `phi` is; `num_iters`, `epsilon`, `gamma`, `act`, `bias`"),
+    pyg.DirGNNConv: (BY_OPTION, "as its `conv` is, along the edges and against them; `alpha`, `root_weight`"),
     pyg.HeteroConv: (
         BY_OPTION,
         "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
         "min, cat; between two types SimpleConv, SAGEConv, GraphConv, GATConv, GATv2Conv, TransformerConv, GINConv, "
-        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv; within one "
-        "type every layer that needs no `edge_type` (docs/hetero.md)",
+        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv, GeneralConv and own layers; "
+        "within one type every layer that needs no `edge_type` (docs/hetero.md)",
     ),
+}
+
+#: Layers of torch_geometric.nn.conv that are followed through one run, as own layers are, with what the table says.
+FOLLOWED: dict[Any, tuple[Exactness, str]] = {
+    pyg.DNAConv: (
+        TO_FLOAT32,
+        "`heads`, `groups=1`, `normalize`, `add_self_loops`, `bias`; its rows are `torch.stack(layers, dim=1)`",
+    ),
+    pyg.PointNetConv: (
+        TO_FLOAT32,
+        "every aggregation; `local_nn`, `global_nn`, `add_self_loops`; `pos` of columns of `x`",
+    ),
+    pyg.PointTransformerConv: (TO_FLOAT32, "`pos_nn`, `attn_nn`, `add_self_loops`; `pos` of columns of `x`"),
+    pyg.PointGNNConv: (TO_FLOAT32, "`mlp_h`, `mlp_f`, `mlp_g`; `pos` of columns of `x`"),
 }
 
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
@@ -65,18 +84,23 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     where = f"{name} ({kind.__name__})" if name else kind.__name__
     if kind in record.operators:
         return record.name(convert_named(conv, where, args, kwargs, record), where)
-    if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
+    if kind not in CONVS and kind not in FOLLOWED and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
     kind = _as_base(kind)
-    if kind not in CONVS or _fills_computed(conv, kind, where, args, kwargs):
+    if kind not in CONVS:
         return record.name(follow_module(conv, name, where, called, (args, kwargs), record, run), where)
     given = _given(conv, where, args, kwargs)
+    if _is_turned(conv):
+        _refuse_half_turned(conv, kind, given, where)
     edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
-    call, relation = _bind(conv, given, (name, where, run, record))
+    call, relation, against = _bind(conv, given, (name, where, run, record))
     conv, convert = call.conv, CONVS[kind].convert
+    record.against = against
     value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
-    result: ir.Value = record.name(value, where)
+    rows = (call.x, call.own, call.weight, call.attributes, *given.values())
+    before = [each for each in rows if isinstance(each, ir.Value)]
+    result: ir.Value = record.name(turned(value, before) if against else value, where)
     if not asked and (asked is None or kind in (pyg.GATConv, pyg.GATv2Conv)):
         return result
     reason = "its attention weights are one row per edge, not per vertex"
@@ -94,26 +118,16 @@ def follow_module(
     def checked(conv: Any, path: str) -> None:
         _check_options(conv, f"{path} ({type(conv).__name__})")
 
-    return convert_own(module, name, where, call, given, record, nested, checked)
+    def read(given: tuple[Any, ...]) -> Any:
+        return convert_own(module, name, where, call, given, record, nested, checked)
+
+    return convert_along_types(where, given, record, read)
 
 
 def called(module: Any, given: tuple[Any, Any]) -> Any:
     """module(*args, **kwargs), given as a pair."""
     args, kwargs = given
     return module(*args, **kwargs)
-
-
-def _fills_computed(conv: Any, kind: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether attention gives its added self-loops rows made of attributes that the forward has computed: then its own
-    code is followed, which writes these loops out.
-    """
-    if kind not in (pyg.GATConv, pyg.GATv2Conv) or not conv.add_self_loops or conv.lin_edge is None:
-        return False
-    given = _given(conv, where, args, kwargs)
-    rows = given.get("edge_attr")
-    value = rows.value if isinstance(rows, Flat) else rows
-    computed = isinstance(value, ir.Value) and value.on_edges and not isinstance(value, EdgeAttribute)
-    return computed and given.get("edge_index") is EDGES
 
 
 def _as_base(kind: Any) -> Any:
@@ -126,7 +140,9 @@ def refuse_unknown(module: Any, known: Collection[Any]) -> None:
     """Refuses the first convolution in `module` that is neither in CONVS nor among `known` others, by name."""
     for name, each in module.named_modules():
         kind = type(each)
-        if isinstance(each, pyg.MessagePassing) and not (kind in CONVS or kind in READ_THROUGH or kind in known):
+        if isinstance(each, pyg.MessagePassing) and not any(
+            kind in each for each in (CONVS, READ_THROUGH, FOLLOWED, known)
+        ):
             raise refuse(f"{name} ({kind.__name__})" if name else kind.__name__, *_why_not(kind))
 
 
@@ -143,8 +159,6 @@ def _why_not(kind: type) -> tuple[str, str]:
 
 
 def _check_options(conv: Any, where: str) -> None:
-    if conv.flow != "source_to_target":
-        raise refuse(where, f"flow={conv.flow!r} sends messages against the edges", "turn the edges round instead")
     if conv.node_dim not in (-2, 0):
         raise refuse(where, f"node_dim={conv.node_dim} is not a row per vertex", "use node_dim=-2")
     if conv.decomposed_layers != 1:
@@ -176,8 +190,31 @@ def _given(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     return {key: value for key, value in list(bound.arguments.items())[1:] if value is not None}
 
 
-def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]) -> tuple[Call, Relation | None]:
-    """The call, and the relation whose edges it is given; None where edges have no types of their own."""
+def _refuse_half_turned(conv: Any, kind: Any, given: dict[str, Any], where: str) -> None:
+    """Refuses a flow that a layer heeds for its messages alone."""
+    fills = getattr(conv, "add_self_loops", False) and isinstance(getattr(conv, "fill_value", None), str)
+    what = "weighs edges by degrees" if not CONVS[kind].turns else "fills self-loops with edge_attr"
+    if CONVS[kind].turns and not (fills and "edge_attr" in given):
+        return
+    raise refuse(
+        where,
+        f"with flow='target_to_source' it {what} of the other direction than its messages have",
+        "train it on edge_index.flip(0) with the default flow",
+    )
+
+
+def _is_turned(conv: Any) -> bool:
+    """Whether a layer sends its messages from edge_index[1] to edge_index[0]."""
+    return bool(conv.flow == "target_to_source")
+
+
+def _bind(
+    conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]
+) -> tuple[Call, Relation | None, bool]:
+    """The call, the relation whose edges it is given as messages go along it, and whether they go against the edges.
+
+    The relation is None where edges have no types of their own.
+    """
     where = context[1]
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
     size, types = given.pop("size", None), given.pop("edge_type", None)
@@ -185,12 +222,19 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     rewired = joined(edges, weight, where)
     if rewired is None and (not isinstance(edges, Marker) or edges.what != EDGES.what):
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
-    relation = edges.relation if rewired is None else None
+    against = edges.turned != _is_turned(conv)
+    if rewired is not None and rewired.norm is not None and rewired.turned != against:
+        raise refuse(where, "its weights are normalised by degrees of the other direction", "let the layer normalise")
+    relation = None if rewired is not None else _along(edges, conv, where)
     x, own = _ends(x, relation, where)
-    weighted = rewired.weighted if rewired is not None else None
+    if rewired is None:
+        _of_relation((weight, attributes), None if relation is None else edges.relation, context[3], where)
+    weight = _weights(weight, context[3], where) if rewired is None else rewired.weight
+    if against:
+        columns = (None if each is None else ends_changed(each, context[3].changed) for each in (weight, attributes))
+        weight, attributes = columns
+        rewired = None if rewired is None else dataclasses.replace(rewired, weight=weight)
     conv, rewired = settled(conv, rewired, attributes, where)
-    weight = _weights(weight, context[3], where) if weighted is None else None
-    _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
     if size is not None:
@@ -198,27 +242,49 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     for key in given:
         if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
-    has_weights = weight is not None if weighted is None else weighted
-    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
+    return Call(conv, x, own, weight, attributes, types is TYPES, given, *context, rewired), relation, against
 
 
-def _weights(given: Any, record: Import, where: str) -> Any:
-    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column."""
-    rows = given.value if isinstance(given, Flat) else given
+def _along(edges: Marker, conv: Any, where: str) -> Relation | None:
+    """The relation of edges that may be turned round. Refuses a flow that PyG has no use for between two types."""
+    relation = edges.relation
+    if relation is None:
+        return None
+    if _is_turned(conv) and relation.src != relation.dst:
+        raise refuse(
+            where,
+            "flow='target_to_source' takes the rows of two types of vertices for each other's",
+            "turn the edges round, by edge_index.flip(0), or give the graph the reverse edges as a type",
+        )
+    return Relation(relation.number, relation.dst, relation.src) if edges.turned else relation
+
+
+def _weights(given: Any, record: Import, where: str) -> ir.Value | None:
+    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column, or computed."""
+    if given is None:
+        return None
+    rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
+    if isinstance(rows, torch.Tensor):
+        raise refuse(
+            where,
+            "its edge_weight has numbers of its own for single edges, and these come and go",
+            "give the numbers to the graph as weight=, and take them as edge_weight",
+        )
+    if not isinstance(rows, ir.Value) or not rows.on_edges:
+        raise refuse(
+            where,
+            "its edge_weight is not computed from the columns of its edges alone",
+            "compute it from edge_attr or edge_weight, or give it to the graph",
+        )
+    if rows.width != 1:
+        what = "the forward's edge_attr, which has" if isinstance(rows, EdgeAttribute) else "rows of"
+        raise refuse(where, f"its edge_weight is {what} {rows.width} columns", "give it one number per edge")
     if isinstance(rows, EdgeAttribute):
-        if rows.width != 1:
-            raise refuse(
-                where,
-                f"its edge_weight is the forward's edge_attr, which has {rows.width} columns",
-                "give it one number per edge",
-            )
         record.weights_from.add("edge_attr")
-        return rows
+        return EdgeWeight()
     if is_weights(given):
         record.weights_from.add("edge_weight")
-    elif given is not None:
-        raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
-    return given
+    return rows
 
 
 def _refuse_size(size: Any, where: str) -> None:
@@ -259,7 +325,8 @@ def _of_relation(columns: tuple[Any, ...], relation: Relation | None, record: Im
         if isinstance(each, Marker):
             found = {each.relation}
         else:
-            leaves = ir.walk(each) if isinstance(each, ir.Value) else []
+            value = each.value if isinstance(each, Flat) else each
+            leaves = ir.walk(value) if isinstance(value, ir.Value) else []
             found = {record.attribute_relations.get(id(leaf)) for leaf in leaves if isinstance(leaf, EdgeAttribute)}
         if found - {relation}:
             raise refuse(where, "its edges and their weights or attributes are of different types", "fix the call")

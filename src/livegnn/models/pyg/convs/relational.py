@@ -8,11 +8,13 @@ import numpy as np
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
-from livegnn.models.edges import Gather, Source, Target
+from livegnn.models.edges import ByRelation, EdgeRelation, Gather, RowMatrix, Source, Target
 from livegnn.models.messages import mean_of_heads, ones, shift
-from livegnn.models.pyg.context import refuse, to_array
+from livegnn.models.pyg.context import Shaped, refuse, to_array
 from livegnn.models.pyg.convs.aggregation import simple_name
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
+from livegnn.models.pyg.layout import columns
+from livegnn.models.pyg.tables import lookup
 
 
 def _types_needed(call: Call) -> None:
@@ -59,9 +61,21 @@ def _relation_weights(conv: Any, call: Call) -> list[Any]:
 def _rgat(conv: Any, call: Call) -> ir.Value:
     _refuse_rgat(conv, call)
     _types_needed(call)
-    weights = _relation_weights(conv, call)
-    per_relation = (_rgat_relation(conv, call, ir.Linear(call.x, weight), r) for r, weight in enumerate(weights))
-    y: ir.Value = added(*per_relation)
+    parts = [_rgat_relation(conv, call, ir.Linear(call.x, weight)) for weight in _relation_weights(conv, call)]
+    heads, numbers = conv.heads * conv.dim, tuple(range(len(parts)))
+    if conv.attention_mechanism == "across-relation" and len(parts) > 1:
+        message = ByRelation(tuple(Source(rows) for rows, _ in parts), numbers)
+        score = ByRelation(tuple(each for _, each in parts), numbers)
+        terms: list[ir.Value] = [Gather(message, "softmax", score, heads, relation=numbers)]
+    else:
+        terms = []
+        for number, (rows, each) in enumerate(parts):
+            terms.append(Gather(Source(rows), "softmax", each, heads, relation=number))
+    if conv.mod == "additive":
+        scale = np.tile(to_array(conv.w), heads)
+        plain = [ir.Propagate(rows, relation=number) for number, (rows, _) in enumerate(parts)]
+        terms += [ir.Affine(each, scale, np.zeros(each.width, np.float32)) for each in plain]
+    y: ir.Value = added(*terms)
     if conv.mod in ("scaled", "f-scaled"):
         degree = call.aggregator(ones(call.x)).simple("sum")
         if conv.mod == "f-scaled":
@@ -77,12 +91,6 @@ def _rgat(conv: Any, call: Call) -> ir.Value:
 
 def _refuse_rgat(conv: Any, call: Call) -> None:
     call.sum_only("softmax attention")
-    if conv.attention_mechanism == "across-relation" and conv.num_relations > 1:
-        raise refuse(
-            call.where,
-            "attention_mechanism='across-relation' takes one softmax over messages of several relations' weights",
-            "train it with attention_mechanism='within-relation'",
-        )
     if conv.mod == "f-additive":
         raise refuse(
             call.where, "mod='f-additive' asks of every attention weight whether it is 0", "train it with another mod"
@@ -90,8 +98,8 @@ def _refuse_rgat(conv: Any, call: Call) -> None:
     call.attributes_only_if(conv.lin_edge is not None, "it has an edge_dim")
 
 
-def _rgat_relation(conv: Any, call: Call, h: ir.Value, relation: int) -> ir.Value:
-    """One relation's softmax attention over its own edges, heads times dim blocks of columns."""
+def _rgat_relation(conv: Any, call: Call, h: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(the sources' rows, the scores) of one relation's attention, heads times dim blocks of columns."""
     query: ir.Value = Target(ir.Linear(h, to_array(conv.q).T))
     key: ir.Value = Source(ir.Linear(h, to_array(conv.k).T))
     terms = [query, key]
@@ -107,12 +115,38 @@ def _rgat_relation(conv: Any, call: Call, h: ir.Value, relation: int) -> ir.Valu
     rows: ir.Value = h
     if dim > 1:  # every head's message once per dim
         rows = ir.Concat(tuple(ir.Slice(h, i * size, (i + 1) * size) for i in range(conv.heads) for _ in range(dim)))
-    y: ir.Value = Gather(Source(rows), "softmax", score, conv.heads * dim, relation=relation)
-    if conv.mod == "additive":
-        plain = ir.Propagate(rows, relation=relation)
-        factor = np.tile(to_array(conv.w), conv.heads * dim)
-        y = added(y, ir.Affine(plain, factor, np.zeros(plain.width, np.float32)))
-    return y
+    return rows, score
+
+
+def _heat(conv: Any, call: Call) -> ir.Value:
+    """Attention of both ends, the edge's type and its attributes; rows are transformed by their vertices' types."""
+    call.sum_only("softmax attention")
+    _types_needed(call)
+    kinds = call.others.get("node_type")
+    if not isinstance(kinds, Shaped) or not kinds.whole or kinds.index.ndim:
+        raise refuse(
+            call.where,
+            "its node_type is not a whole number that the graph has for each vertex",
+            "put the types into a column of x, and pass x[:, 0].long()",
+        )
+    slope, weight = float(conv.negative_slope), to_array(conv.hetero_lin.weight)
+    column = columns(kinds.source, kinds.index)
+    chosen = lookup(call.record, column, np.eye(len(weight)))
+    h: ir.Value = RowMatrix(chosen, ir.Linear(call.x, np.concatenate([each.T for each in weight])))
+    if conv.hetero_lin.bias is not None:
+        h = added(h, ir.Linear(chosen, to_array(conv.hetero_lin.bias).T))
+    by_type = ir.Activation(
+        lookup(call.record, EdgeRelation(), to_array(conv.edge_type_emb.weight)), "leaky_relu", slope
+    )
+    edge = ir.Activation(dense(conv.edge_attr_emb, call.needed_attributes()), "leaky_relu", slope)
+    score = ir.Activation(dense(conv.att, ir.Concat((Target(h), Source(h), by_type, edge))), "leaky_relu", slope)
+    message = dense(conv.lin, ir.Concat((Source(h), edge)))
+    repeated = message if conv.heads == 1 else ir.Concat((message,) * conv.heads)
+    y: ir.Value = Gather(repeated, "softmax", score, conv.heads)
+    y = y if conv.concat else mean_of_heads(y, conv.heads)
+    if not conv.root_weight:
+        return y
+    return added(y, ir.Concat((h,) * conv.heads) if conv.concat and conv.heads > 1 else h)
 
 
 def _film(conv: Any, call: Call) -> ir.Value:
@@ -143,10 +177,16 @@ TYPED: dict[Any, Conv] = {
     pyg.FastRGCNConv: Conv(_rgcn, _RGCN + "mean or sum per relation", BIT_EXACT),
     pyg.RGATConv: Conv(
         _rgat,
-        "`attention_mechanism='within-relation'`, or one relation; both `attention_mode`s, `heads`, `dim`, `concat`, "
-        "`edge_dim`, `num_bases`, `num_blocks`, `mod` None, additive, scaled and f-scaled; bit-exact with "
+        "both `attention_mechanism`s and `attention_mode`s, `heads`, `dim`, `concat`, `edge_dim`, `num_bases`, "
+        "`num_blocks`, `mod` None, additive, scaled and f-scaled; bit-exact within relations, or of one relation, with "
         "additive-self attention and without `edge_dim`",
         BY_OPTION,
+    ),
+    pyg.HEATConv: Conv(
+        _heat,
+        "`heads`, `concat`, `root_weight`, `bias`; `node_type` a column of `x` as whole numbers",
+        TO_FLOAT32,
+        takes=("node_type",),
     ),
     pyg.FiLMConv: Conv(_film, "every aggregation; `num_relations`, `nn`, `act`", TO_FLOAT32),
 }

@@ -14,7 +14,7 @@ from torch_geometric import nn as pyg
 
 from livegnn.models import ir
 from livegnn.models.edges import Gather, Source
-from livegnn.models.pyg.context import EDGES, WEIGHTS, Rewired, Unfit, refuse
+from livegnn.models.pyg.context import EDGES, WEIGHTS, Import, Rewired, refuse
 from livegnn.models.pyg.rewired import normalised_sum, present_mean, present_sum
 
 _SUMS = (
@@ -63,20 +63,19 @@ def settled(conv: Any, rewired: Rewired | None, attributes: Any, where: str) -> 
     return conv, rewired
 
 
-def rewired_sum(conv: Any, x: ir.Value, rewired: Rewired, aggregate: ir.Aggregate | None, where: str) -> ir.Value:
+def rewired_sum(
+    conv: Any, x: ir.Value, rewired: Rewired, aggregate: ir.Aggregate | None, where: str, record: Import
+) -> ir.Value:
     """One aggregate of a layer along such edges, by its own `normalize`. Raises: ModelUnsupported."""
     normalises = type(conv) in _NORMALISED and getattr(conv, "normalize", True)
     own = bool(getattr(conv, "add_self_loops", False)) and normalises
     if normalises and (own or rewired.norm is not None):
         raise refuse(where, "it adds self-loops or normalises what was changed before", _ADVICE)
     normed = normalises or rewired.norm is not None
-    try:
-        if aggregate == "sum":
-            return normalised_sum(x, rewired) if normed else present_sum(x, rewired)
-        if aggregate == "mean" and not normed:
-            return present_mean(x, rewired)
-        if aggregate is not None and not (normed or rewired.weighted or rewired.loops == "add"):
-            return Gather(Source(x), aggregate, loops="drop" if rewired.loops == "drop" else "replace")
-    except Unfit as error:
-        raise refuse(where, error.reason, error.remedy) from error
+    if aggregate == "sum":
+        return normalised_sum(x, rewired, record) if normed else present_sum(x, rewired, record)
+    if aggregate == "mean" and not normed:
+        return present_mean(x, rewired, record)
+    if aggregate is not None and not (normed or rewired.weighted or rewired.loops == "add"):
+        return Gather(Source(x), aggregate, loops="drop" if rewired.loops == "drop" else "replace")
     raise refuse(where, f"aggr={conv.aggr!r} over self-loops that the forward has changed", _ADVICE)

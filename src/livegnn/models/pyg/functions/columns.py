@@ -217,8 +217,10 @@ def _matmul(record: Import, input: Any, other: Any) -> Any:
             "it multiplies rows of all vertices with one another, so that one update would change every row",
             "keep to products with constant matrices",
         )
-    if is_symbol(other) or getattr(other, "ndim", 0) != 2:
+    if is_symbol(other) or getattr(other, "ndim", 0) not in (1, 2):
         raise Unfit("its second factor is not a constant matrix")
+    if other.ndim == 1:
+        return Flat(linear(value_of(input), to_array(other)[None]))
     return linear(value_of(input), to_array(other).T)
 
 

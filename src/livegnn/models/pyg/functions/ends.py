@@ -29,7 +29,8 @@ def at_both_ends(x: Any, edges: Rewired, axis: int) -> Any:
     """x[edge_index.T], with the edges first (axis 0), or x[edge_index], with the ends first (axis 1). Raises: Unfit."""
     rows = _to_bring(x, edges)
     width = rows.source.width
-    both = ir.Concat((Source(rows.source), Target(rows.source)))
+    ends = (Target, Source) if edges.turned else (Source, Target)
+    both = ir.Concat(tuple(end(rows.source) for end in ends))
     return symbol(Shaped(both, np.stack([rows.index, width + rows.index]), axis))
 
 

@@ -6,16 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from livegnn.models import ir
+from livegnn.models.edges import EdgeWeight
 from livegnn.models.messages import ones
 from livegnn.models.pyg.context import EDGES, WEIGHTS, End, Flat, Import, Marker, Rewired, Unfit, is_symbol
 from livegnn.models.pyg.functions.operands import number_of
 from livegnn.models.pyg.rewired import present_sum
+from livegnn.models.turning import turned
 
 _WHOLE = "the whole graph is in its result, so that one update would change all of it"
 EDGES_ADVICE = "give the layers the forward's own edge_index"
 _REASONS: dict[str, tuple[str, str]] = {
     "to_undirected": (
-        "it adds the reverse of every edge and joins doubles, which an update of the graph does not see",
+        "it joins edges that are there twice or both ways, so that one edge does not say what its pair counts",
         "make the graph undirected, by to_undirected(data.edge_index) before lg.Graph.from_pyg or by "
         "lg.Graph(..., undirected=True), and leave the call out of the forward",
     ),
@@ -52,24 +55,27 @@ def edges_in(edge_index: Any) -> Rewired:
         raise Unfit("its edges are not the graph's own edge_index", EDGES_ADVICE)
     if edge_index.relation is not None:
         raise Unfit("it changes the edges of one type", "leave self-loops to the layers")
-    return Rewired()
+    return Rewired(turned=edge_index.turned)
 
 
-def _weighted(given: Any, edges: Rewired) -> bool:
-    """Whether the call is given the weights of its edges. Raises: Unfit for other columns than these."""
+def _weight(given: Any, edges: Rewired) -> ir.Value | None:
+    """The weights of the edges that the call is given, None without. Raises: Unfit for other columns than these."""
     if given is None:
-        return False
-    own = isinstance(given, Rewired) and given.what == WEIGHTS.what and given.norm is None
-    if (given is WEIGHTS and edges.loops == "keep") or (own and given.loops == edges.loops):
-        return True
+        return None
+    if edges.loops == "keep" and given is WEIGHTS:
+        return EdgeWeight()
+    if edges.loops == "keep" and isinstance(given, Flat) and given.value.on_edges:
+        return given.value
+    if isinstance(given, Rewired) and given.what == WEIGHTS.what and given.norm is None and given.loops == edges.loops:
+        return given.weight
     raise Unfit("it is given a column of the edges that is not the graph's own edge_weight", "leave that column out")
 
 
-def _pair(record: Import, edges: Rewired, weighted: bool) -> tuple[Any, Any]:
+def _pair(record: Import, edges: Rewired, weight: ir.Value | None) -> tuple[Any, Any]:
     """(edge_index, edge_weight or None)."""
-    if weighted:
+    if isinstance(weight, EdgeWeight):
         record.weights_from.add("edge_weight")
-    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted) if weighted else None
+    return edges, None if weight is None else replace(edges, what=WEIGHTS.what, weight=weight)
 
 
 def _fill(given: Any, default: float = 1.0) -> float:
@@ -83,20 +89,20 @@ def _add_self_loops(
     record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
 ) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_attr, edges)
+    weight = _weight(edge_attr, edges)
     after = {"keep": "add", "drop": "replace"}.get(edges.loops)
     if after is None:
         raise Unfit("self-loops were added already", "add them once")
-    fill = _fill(fill_value) if weighted else 1.0
-    return _pair(record, replace(edges, loops=after, fill=fill), weighted)
+    fill = 1.0 if weight is None else _fill(fill_value)
+    return _pair(record, replace(edges, loops=after, fill=fill), weight)
 
 
 def _add_remaining_self_loops(
     record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
 ) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_attr, edges)
-    return _pair(record, _remaining(edges, weighted, _fill(fill_value)), weighted)
+    weight = _weight(edge_attr, edges)
+    return _pair(record, _remaining(edges, weight is not None, _fill(fill_value)), weight)
 
 
 def _remaining(edges: Rewired, weighted: bool, fill: float) -> Rewired:
@@ -110,8 +116,8 @@ def _remaining(edges: Rewired, weighted: bool, fill: float) -> Rewired:
 
 def _remove_self_loops(record: Import, edge_index: Any, edge_attr: Any = None) -> Any:
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_attr, edges)
-    return _pair(record, replace(edges, loops="drop", fill=1.0), weighted)
+    weight = _weight(edge_attr, edges)
+    return _pair(record, replace(edges, loops="drop", fill=1.0), weight)
 
 
 def _gcn_norm(
@@ -125,30 +131,25 @@ def _gcn_norm(
     dtype: Any = None,
     **_counts: Any,
 ) -> Any:
-    if flow != "source_to_target":
-        raise Unfit(f"flow={flow!r} counts edges the other way", "leave flow out")
     edges = edges_in(edge_index)
-    weighted = _weighted(edge_weight, edges)
-    record.rounded = record.rounded or not weighted  # weights of 1 are float32 without a dtype, whatever the rows are
+    weight = _weight(edge_weight, edges)
+    record.rounded = record.rounded or weight is None  # weights of 1 are float32 without a dtype, whatever the rows are
     if add_self_loops:
-        edges = _remaining(edges, weighted, 2.0 if improved else 1.0)
-    edges, _ = _pair(record, edges, weighted)
-    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted, norm="gcn")
+        edges = _remaining(edges, weight is not None, 2.0 if improved else 1.0)
+    edges, _ = _pair(record, edges, weight)
+    turned = edges.turned != (flow == "target_to_source")
+    return edges, replace(edges, what=WEIGHTS.what, weight=weight, norm="gcn", turned=turned)
 
 
 def _degree(record: Import, index: Any, count: Any = None, dtype: Any = None, **counts: Any) -> Any:
-    """The number of in-edges; vertices of the index are the edges' ends."""
+    """The number of in-edges or of out-edges; vertices of the index are the edges' ends."""
     if not isinstance(index, End):
-        raise Unfit("it counts something else than the ends of the graph's edges", "count edge_index[1]")
-    if index.place != 1:
-        raise Unfit(
-            "edge_index[0] counts out-edges, and livegnn sums along the edges alone",
-            "count edge_index[1], which is the same on an undirected graph",
-        )
+        raise Unfit("it counts something else than the ends of the graph's edges", "count a row of edge_index")
     if count is None and all(each is None for each in counts.values()):
         raise Unfit("without num_nodes it ends with the last vertex that has an edge", "pass x.size(0)")
     assert record.rows is not None
-    return Flat(present_sum(ones(record.rows), index.edges))
+    count = present_sum(ones(record.rows), index.edges, record)
+    return Flat(count if index.place == 1 else turned(count, [record.rows]))
 
 
 def end_of(edge_index: Any, place: Any) -> Any:
@@ -160,7 +161,8 @@ def end_of(edge_index: Any, place: Any) -> Any:
             "rows at the ends of edges are not supported where vertices have types",
             "import the part before them, and score pairs by engine.predict_edges",
         )
-    return End(edges_in(edge_index), place)
+    edges = edges_in(edge_index)
+    return End(replace(edges, turned=False), int(place != edges.turned))
 
 
 GRAPH: dict[str, Callable[..., Any]] = {

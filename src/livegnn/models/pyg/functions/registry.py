@@ -15,17 +15,18 @@ import torch
 import torch.nn.functional as F
 
 from livegnn.models import ir
+from livegnn.models.edges import EdgeRelation, EdgeWeight
 from livegnn.models.pyg.constants import EXPANDING, STATES, expanded
 from livegnn.models.pyg.context import (
-    EDGES,
+    TYPES,
+    WEIGHTS,
     Flat,
     Import,
-    Marker,
     Refusal,
-    Rewired,
     Shaped,
     Unfit,
     first_refusal,
+    is_edges,
     refuse,
 )
 from livegnn.models.pyg.dot_product import scaled_dot_product
@@ -36,6 +37,7 @@ from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
 from livegnn.models.pyg.functions.pools import POOLED
 from livegnn.models.pyg.functions.rows import ROWS
 from livegnn.models.pyg.functions.shapes import SHAPES
+from livegnn.models.pyg.functions.turned import join_turned
 from livegnn.models.pyg.pools import global_pool
 from livegnn.models.pyg.shapes import ELEMENTWISE, OF_FORM, join
 from livegnn.models.pyg.table_parts import is_part, over_parts, taken_apart
@@ -55,7 +57,7 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
-HANDLERS = join_ends(join_tables(join(_PLAIN, {"setitem": assigned}) | STATES))
+HANDLERS = join_turned(join_ends(join_tables(join(_PLAIN, {"setitem": assigned}) | STATES)))
 HANDLERS |= {name: expanded(name, HANDLERS[name]) for name in EXPANDING}
 HANDLERS["scaled_dot_product_attention"] = scaled_dot_product(HANDLERS)
 _FLAT = {
@@ -69,7 +71,7 @@ _FLAT = {
     "maximum",
     "minimum",
 }  # row by row, on vectors as on columns
-_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "unbind"}
+_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "unbind", "flip", "index_select"}
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
 
@@ -125,8 +127,14 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
         return known
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
-    if not picks and name in _COMPUTING and any(_is_edges(each) for each in _spread(given)):
+    if not picks and name in _COMPUTING and any(is_edges(each) for each in _spread(given)):
         return Refusal(refuse(whole, "it computes with edge_index, and the graph keeps the edges", EDGES_ADVICE))
+    if name in _COMPUTING:
+        args, kwargs = entered(args, record), entered(kwargs, record)
+        given = (*args, *kwargs.values())
+        if {rows.on_edges for each in _spread(given) if (rows := _rows_in(each)) is not None} == {True, False}:
+            reason = "it joins rows of vertices and of edges"
+            return Refusal(refuse(whole, reason, "bring the rows of vertices to the edges first, as x[edge_index[0]]"))
     folded = is_folded((args, kwargs)) and name not in OF_FORM
     flat = name in _FLAT and _all_flat(given)
     if flat:
@@ -150,13 +158,29 @@ def _of_folded(name: str | None, handler: Callable[..., Any], record: Import) ->
     return lambda *args, **kwargs: over(lambda *a, **k: handler(record, *a, **k), args, kwargs)
 
 
+def entered(given: Any, record: Import) -> Any:
+    """What a function computes with: the graph's weights and types as one number per edge, the rest as it is."""
+    if isinstance(given, (list, tuple)):
+        return type(given)(entered(each, record) for each in given)
+    if isinstance(given, dict):
+        return {key: entered(each, record) for key, each in given.items()}
+    if given is TYPES:
+        return Flat(EdgeRelation())
+    if given is not WEIGHTS:
+        return given
+    record.weights_from.add("edge_weight")
+    return Flat(EdgeWeight())
+
+
 def _spread(given: tuple[Any, ...]) -> Iterator[Any]:
     for each in given:
         yield from each if isinstance(each, (list, tuple)) else (each,)
 
 
-def _is_edges(each: Any) -> bool:
-    return isinstance(each, (Rewired, Marker)) and each.what == EDGES.what
+def _rows_in(each: Any) -> ir.Value | None:
+    """The value that a symbol of rows is made of."""
+    rows = each.value if isinstance(each, Flat) else each.source if isinstance(each, Shaped) else each
+    return rows if isinstance(rows, ir.Value) else None
 
 
 def _all_flat(given: tuple[Any, ...]) -> bool:

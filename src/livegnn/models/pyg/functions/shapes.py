@@ -11,15 +11,14 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight
 from livegnn.models.pyg.context import (
     BATCH,
-    EDGES,
     VERTEX_COUNT,
     WEIGHTS,
     Count,
     Flat,
     Import,
     Marker,
-    Rewired,
     Unfit,
+    is_edges,
     is_symbol,
 )
 from livegnn.models.pyg.functions.columns import pick_columns
@@ -32,7 +31,7 @@ from livegnn.models.pyg.pools import BACK_TO_VERTICES
 def _getitem(record: Import, input: Any, index: Any) -> Any:
     if isinstance(input, (list, tuple, dict)):
         return input[index]
-    if isinstance(input, Rewired) or (isinstance(input, Marker) and input.what == EDGES.what):
+    if is_edges(input):
         return end_of(input, index)
     if index is BATCH:
         raise Unfit(BACK_TO_VERTICES, "keep what follows the pool row by row")
@@ -159,7 +158,7 @@ def _shape(record: Import, input: Any) -> Any:
 
 
 def _size(record: Import, input: Any, dim: int | None = None) -> Any:
-    if isinstance(input, Rewired) or input is EDGES:
+    if is_edges(input):
         raise Unfit("it asks for the number of edges, which is not fixed", "take it out of the forward")
     shape = _shape(record, input)
     return shape if dim is None else shape[dim]

@@ -72,6 +72,7 @@ def _relations(conv: Any, edges: Any, where: str) -> dict[tuple[str, str, str], 
         if (
             isinstance(marker, Marker)
             and marker.what == EDGES.what
+            and not marker.turned
             and marker.relation
             and triple in conv.edge_types_map
         ):

@@ -6,6 +6,7 @@ every import; here the dicts are taken apart into one symbol for each type, and 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,7 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
             return {types[0][code]: parts[code][:, :width] for code, width in widths_out.items()}
 
         widths_out = {part.vertex_type: part.width for part in output.parts if part.vertex_type is not None}
+        columns = dataclasses.replace(columns, positive=record.positive)
         graphs = samples(columns, recorded=record.recorded, zeros=divides(output))
 
         def take(result: Any) -> list[Any]:

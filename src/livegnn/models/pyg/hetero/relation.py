@@ -37,7 +37,7 @@ def convert_along(conv: Any, call: Call, convert: Callable[[Any, Call], Any], re
     others = {key: stand_in(value) for key, value in call.others.items()}
     result = convert(conv, dataclasses.replace(call, x=stand_in(call.x), own=stand_in(call.own), others=others))
     try:
-        return _typed(result, standing, relation)
+        return with_types(result, standing, relation)
     except ModelError as error:
         raise refuse(
             call.where,
@@ -46,7 +46,8 @@ def convert_along(conv: Any, call: Call, convert: Callable[[Any, Call], Any], re
         ) from error
 
 
-def _typed(result: ir.Value, standing: Mapping[int, ir.Value], relation: Relation) -> ir.Value:
+def with_types(result: ir.Value, standing: Mapping[int, ir.Value], relation: Relation) -> ir.Value:
+    """What was made of stand-ins, made of the rows that they stand for. Raises: ModelError where types do not meet."""
     new: dict[int, ir.Value] = {}
     for value in ir.walk(result):
         inputs = [new[id(x)] for x in value.inputs]
@@ -58,11 +59,13 @@ def _typed(result: ir.Value, standing: Mapping[int, ir.Value], relation: Relatio
             coefficients = (coefficient for coefficient, _ in value.terms)
             new[id(value)] = ir.Combine(tuple(zip(coefficients, inputs, strict=True)))
         elif isinstance(value, ir.Propagate):
-            new[id(value)] = dataclasses.replace(value, x=inputs[0], relation=relation.number, target=relation.dst)
+            target = relation.src if value.reversed else relation.dst
+            new[id(value)] = dataclasses.replace(value, x=inputs[0], relation=relation.number, target=target)
         elif isinstance(value, edges.Gather):
             score = inputs[1] if len(inputs) > 1 else None
+            target = relation.src if value.reversed else relation.dst
             new[id(value)] = dataclasses.replace(
-                value, message=inputs[0], score=score, relation=relation.number, target=relation.dst
+                value, message=inputs[0], score=score, relation=relation.number, target=target
             )
         else:
             new[id(value)] = with_inputs(value, inputs)

@@ -16,7 +16,6 @@ import torch
 from livegnn.models import ir
 from livegnn.models.edges import Source
 from livegnn.models.pyg.context import Import, Unfit
-from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import (
     Chosen,
     EdgeChoice,
@@ -30,13 +29,14 @@ from livegnn.models.pyg.own.rows import (
     row_of,
     spread,
 )
+from livegnn.models.pyg.own.ways import Ways
 
 
 class Tracing(Protocol):
     """What a handler may use of the layer that is read; vertices, edges: how many the run's graph has."""
 
     record: Import
-    reducer: Reducer
+    reducer: Ways
     from_zeros: bool
     vertices: int
     edges: int
@@ -46,8 +46,6 @@ class Tracing(Protocol):
 
 
 SINGLE_EDGES = "it picks single edges, and the edges of a graph that changes are not fixed"
-_TURNED = "it turns edges round, so that messages go against them"
-_TURN_THE_GRAPH = "turn the edges of the graph round instead"
 
 
 def on_edges_of(tracing: Tracing, index: EndIds, row: Any, shape: tuple[int, ...]) -> Traced:
@@ -90,7 +88,7 @@ def cat_ends(tracing: Tracing, tensors: Sequence[Any], dim: int) -> EndIds:
         raise Unfit("it does not join edges to edges", "join edge_index by dim=1")
     counts = [0 if each is ids else _loops_in(tracing, each) for each in tensors]
     place = next(i for i, each in enumerate(tensors) if each is ids)
-    return EndIds(extended(tracing, ids.edges, sum(counts[:place]), sum(counts[place:])), ids.end)
+    return dataclasses.replace(ids, edges=extended(tracing, ids.edges, sum(counts[:place]), sum(counts[place:])))
 
 
 def _loops_in(tracing: Tracing, tensor: Any) -> int:
@@ -150,17 +148,6 @@ def _rows_of_loops(tracing: Tracing, each: Any, shape: tuple[int, ...]) -> tuple
     parts = torch.split(each, tracing.vertices)
     rows = [row_of(part, len(part), shape, tracing.record) for part in parts]
     return tuple(constant_like(tracing.reducer.anchor, row) for row in rows)
-
-
-def stack_ends(tensors: Sequence[Any], dim: int) -> EndIds:
-    """torch.stack([row, col]) is edge_index again. Raises: Unfit."""
-    ends = [each.end for each in tensors if isinstance(each, EndIds)]
-    same = len(ends) == len(tensors) and len({each.edges for each in tensors}) == 1
-    if dim != 0 or not same or ends not in ([0, 1], [1, 0]):
-        raise Unfit("it makes edges of something else than both ends of the graph's", "stack the row and the column")
-    if ends == [1, 0]:
-        raise Unfit(_TURNED, _TURN_THE_GRAPH)
-    return EndIds(tensors[0].edges)
 
 
 # ---- edges and vertices left out
@@ -283,8 +270,3 @@ def constant_with(tracing: Tracing, tensor: Any, like: Traced, shape: tuple[int,
     count = len(tensor) if isinstance(tensor, torch.Tensor) and tensor.ndim else 1
     row = row_of(tensor, count, shape, tracing.record)
     return Traced(constant_like(tracing.reducer.anchor, row), shape, like.edges)
-
-
-def turned(*args: Any, **kwargs: Any) -> Any:
-    """Raises: Unfit: edges turned round."""
-    raise Unfit(_TURNED, _TURN_THE_GRAPH)

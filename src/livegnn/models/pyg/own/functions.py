@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from livegnn.models import ir
-from livegnn.models.edges import HeadDot, RowMatrix, Source, Target
+from livegnn.models.edges import EdgeRelation, HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Unfit, to_array
 from livegnn.models.pyg.functions.infinite import finite
@@ -34,10 +34,9 @@ from livegnn.models.pyg.own.edges import (
     of_type,
     on_edges_of,
     rows_left,
-    stack_ends,
-    turned,
     written,
 )
+from livegnn.models.pyg.own.ends import both_ends, row_of_ends
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeMask,
@@ -54,6 +53,7 @@ from livegnn.models.pyg.own.rows import (
     spread,
     times,
 )
+from livegnn.models.pyg.tables import lookup
 
 _LEAST = 1e-37  # below every difference of two numbers that float32 can hold
 SUMMED_INTO = ("index_add", "scatter_add", "scatter_reduce")
@@ -388,7 +388,7 @@ def _cat(tracing: Tracing, result: Any, tensors: Any, dim: int = 0, **others: An
 def _stack(tracing: Tracing, result: Any, tensors: Any, dim: int = 0) -> Any:
     dim = dim % result.ndim
     if any(isinstance(each, EndIds) for each in tensors):
-        return stack_ends(tensors, dim)
+        return both_ends(tensors, dim)
     if dim == 0:
         raise Unfit("dim=0 puts a dimension in front of the rows", "stack by dim=1 or later")
     rows = []
@@ -407,7 +407,7 @@ def _pieces(name: str) -> Callable[..., Any]:
         if isinstance(input, EndIds):
             if input.end is not None or axis != 0 or len(result) != 2:
                 raise Unfit(SINGLE_EDGES)
-            return tuple(EndIds(input.edges, end) for end in (0, 1))
+            return tuple(map(input.of, (0, 1)))
         x = _traced(input)
         (axis,) = _dims(x, axis)
         numbers = np.arange(x.value.width).reshape(x.shape)
@@ -430,6 +430,9 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
         return _picked_edges(tracing, input, parts)
     if isinstance(index, EndIds):
         return _lift(tracing, result, input, 0, index)
+    more = torch.is_tensor(input) and len(result) > len(input)  # than a mask leaves
+    if isinstance(index, Traced) and torch.is_tensor(input) and (index.whole or more):
+        return _looked_up(tracing, result, input, index)
     if isinstance(parts[0], (EdgeMask, Places, Traced)) and all(each == slice(None) for each in parts[1:]):
         return _masked(tracing, result, input, parts[0])
     x = _traced(input)
@@ -444,20 +447,18 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
 
 def _picked_edges(tracing: Tracing, ids: EndIds, parts: tuple[Any, ...]) -> EndIds:
     """edge_index[0], edge_index[:, mask], row[mask]. Raises: Unfit for other parts of a list of edges."""
-    first, edges, end = parts[0], ids.edges, ids.end
     whole = all(each in (slice(None), Ellipsis) for each in parts[1:] if isinstance(each, slice | type(Ellipsis)))
-    if end is None:
-        if isinstance(first, (list, torch.Tensor)) and list(first) == [1, 0]:
-            turned()
-        if isinstance(first, int) and first in (0, 1, -1, -2):
-            end = first % 2
+    if ids.end is None:
+        first = parts[0]
+        if not isinstance(first, slice | type(Ellipsis)):
+            ids = row_of_ends(ids, first)
         elif first not in (slice(None), Ellipsis):
             raise Unfit(SINGLE_EDGES)
         parts = parts[1:]
     masks = [each for each in parts if not isinstance(each, slice | type(Ellipsis))]
     if not whole or len(masks) > 1:
         raise Unfit(SINGLE_EDGES)
-    return EndIds(left_of(tracing, edges, as_mask(masks[0])) if masks else edges, end)
+    return dataclasses.replace(ids, edges=left_of(tracing, ids.edges, as_mask(masks[0]))) if masks else ids
 
 
 def _masked(tracing: Tracing, result: Any, input: Any, mask: Any) -> Any:
@@ -473,8 +474,19 @@ def _masked(tracing: Tracing, result: Any, input: Any, mask: Any) -> Any:
     return rows_left(tracing, input, edge_mask)
 
 
+def _looked_up(tracing: Tracing, result: Any, table: torch.Tensor, index: Traced) -> Traced:
+    """Rows of a constant, named by whole numbers such as the types of edges."""
+    if index.shape != () or not index.whole:
+        raise Unfit("it picks rows by numbers that are not the ends of edges, nor the types of edges",
+                    "index by edge_index[0], edge_index[1] or edge_type")  # fmt: skip
+    flat = to_array(table).reshape(len(table), -1)
+    return mapped(lambda value: lookup(tracing.record, value, flat), _trail(result), index)
+
+
 def _lift(tracing: Tracing, result: Any, input: Any, dim: int, index: Any) -> Any:
     """Rows of vertices brought to the ends of edges."""
+    if dim == 0 and isinstance(index, Traced) and torch.is_tensor(input):
+        return _looked_up(tracing, result, input, index)
     if not isinstance(index, EndIds) or index.end is None:
         raise Unfit(
             "it picks rows by numbers that are not the ends of edges", "index by edge_index[0] or edge_index[1]"
@@ -524,9 +536,7 @@ def scatter(tracing: Tracing, result: Any, src: Any, index: Any, reduce: str, di
         degree = tracing.reducer.degree(src, index.end)
         if degree is not None:
             return degree
-    if index.end == 0:
-        raise Unfit("it reduces what leaves a vertex, along the edges' other direction", "turn the edges round instead")
-    return tracing.reducer.simple(src, kinds[reduce])
+    return tracing.reducer.simple(src, kinds[reduce], index.end)
 
 
 def _equal(equal: bool) -> Callable[..., Any]:
@@ -542,6 +552,22 @@ def _equal(equal: bool) -> Callable[..., Any]:
         return _opposite(differ) if equal else differ
 
     return handler
+
+
+def as_values(tracing: Tracing, given: Any) -> Any:
+    """Types of edges, and masks by type, as one number per edge; the rest as it is."""
+    if isinstance(given, (list, tuple)):
+        return type(given)(as_values(tracing, each) for each in given)
+    if isinstance(given, dict):
+        return {key: as_values(tracing, each) for key, each in given.items()}
+    if isinstance(given, EdgeTypes):
+        return Traced(EdgeRelation(), (), given.edges, whole=True)
+    if not isinstance(given, EdgeMask) or not given.own or given.relation is None or given.edges.added:
+        return given
+    kind = Source(constant_like(tracing.reducer.anchor, [float(given.relation)]))
+    types = Traced(EdgeRelation(), (), given.edges)
+    truth = _opposite(mapped(lambda x: ir.Maximum((_less(x, kind), _less(kind, x))), (), types))
+    return truth if given.numbers is None else mapped(ir.Multiply, (), truth, given.numbers)
 
 
 def _joined(tracing: Tracing, result: Any, a: Any, b: Any, function: Callable[..., ir.Value]) -> Traced:
@@ -692,5 +718,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": _where,
     **{name: _pair(name) for name in ("cosine_similarity", "pairwise_distance")},
     "bincount": _bincount,
-    **dict.fromkeys(("flip", "fliplr", "flipud", "roll"), turned),
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from livegnn.models.pyg.context import Unfit
-from livegnn.models.pyg.own.edges import Tracing, constant_rows, turned
+from livegnn.models.pyg.own.edges import Tracing, constant_rows
 from livegnn.models.pyg.own.functions import FUNCTIONS, scatter
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, Matrix, Traced
 
@@ -22,7 +22,7 @@ def made(tracing: Tracing, result: Any, indices: Any, values: Any, size: Any = N
         values = constant_rows(tracing, values, indices.edges, ())
     if values.shape != () or values.edges != indices.edges:
         raise Unfit("its numbers are not one for each of its edges", "pass the weights of the same edges")
-    return Matrix(values, 0)
+    return Matrix(values, int(indices.turned))
 
 
 def _turned(tracing: Tracing, result: Any, matrix: Matrix, *dims: Any) -> Matrix:
@@ -39,7 +39,7 @@ def _ids(matrix: Matrix, end: int) -> EndIds:
 
 
 def product(tracing: Tracing, result: Any, matrix: Any, x: Any, reduce: str = "sum") -> Traced:
-    """matrix @ x, rows of vertices. Raises: Unfit for other products, and where messages go against the edges."""
+    """matrix @ x, rows of vertices. Raises: Unfit for other products."""
     if not isinstance(matrix, Matrix) or not isinstance(x, Traced) or x.edges is not None:
         raise Unfit("it is no product of the matrix and rows of the vertices", "write adj @ x")
     moved = FUNCTIONS["index_select"](tracing, result, x, 0, _ids(matrix, 1 - matrix.rows))
@@ -72,7 +72,7 @@ def _joined(edges: Any) -> EdgeChoice:
 
 
 def _indices(tracing: Tracing, result: Any, matrix: Matrix) -> EndIds:
-    return turned() if matrix.rows else EndIds(_joined(matrix.numbers.edges))
+    return EndIds(_joined(matrix.numbers.edges), turned=bool(matrix.rows))
 
 
 def _values(tracing: Tracing, result: Any, matrix: Matrix) -> Traced:

@@ -9,7 +9,7 @@ from livegnn.models import ir
 from livegnn.models.edges import Source, Target
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.edges import SINGLE_EDGES, Tracing
-from livegnn.models.pyg.own.rows import BothEnds, EdgeChoice, EndIds, EndPairs, Traced
+from livegnn.models.pyg.own.rows import BothEnds, EndIds, EndPairs, Traced
 
 Handler = Callable[..., Any]
 
@@ -23,7 +23,7 @@ def join_pairs(base: Mapping[str, Handler]) -> dict[str, Handler]:
 def _turned(otherwise: Handler | None) -> Handler:
     def handler(tracing: Tracing, result: Any, input: Any, *dims: Any, **options: Any) -> Any:
         if isinstance(input, EndIds) and input.end is None and result.shape[-1] == 2 and result.shape[0] != 2:
-            return EndPairs(input.edges)
+            return EndPairs(input)
         if otherwise is None:
             raise Unfit("this operation is not supported")
         return otherwise(tracing, result, input, *dims, **options)
@@ -41,11 +41,11 @@ def _picked(otherwise: Handler) -> Handler:
             column = index[1] if isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) else None
             if column not in (0, 1, -1, -2):
                 raise Unfit(SINGLE_EDGES)
-            return EndIds(input.edges, column % 2)
+            return input.ends.of(column)
         if isinstance(index, EndPairs):
-            return _side_by_side(_lifted(input, index.edges))
+            return _side_by_side(_lifted(input, index.ends))
         if isinstance(index, EndIds) and index.end is None:
-            return BothEnds(_lifted(input, index.edges))
+            return BothEnds(_lifted(input, index))
         return otherwise(tracing, result, input, index)
 
     return handler
@@ -60,16 +60,17 @@ def _apart(otherwise: Handler) -> Handler:
     return handler
 
 
-def _lifted(input: Any, edges: EdgeChoice) -> tuple[Traced, Traced]:
-    """Rows of vertices at the sources and at the targets. Raises: Unfit."""
+def _lifted(input: Any, ids: EndIds) -> tuple[Traced, Traced]:
+    """Rows of vertices at both ends, in the order of the rows of edge_index. Raises: Unfit."""
     if not isinstance(input, Traced) or input.edges is not None:
         raise Unfit("what it brings to the ends of edges is not one row per vertex", "bring rows of vertices")
-    loops = (input.value,) * edges.added
-    source, target = (Traced(end(input.value), input.shape, edges, loops) for end in (Source, Target))
-    return source, target
+    loops = (input.value,) * ids.edges.added
+    ends = (Target, Source) if ids.turned else (Source, Target)
+    first, second = (Traced(end(input.value), input.shape, ids.edges, loops) for end in ends)
+    return first, second
 
 
 def _side_by_side(ends: tuple[Traced, Traced]) -> Traced:
-    source, target = ends
-    loops = tuple(ir.Concat((a, b)) for a, b in zip(source.loops, target.loops, strict=True))
-    return Traced(ir.Concat((source.value, target.value)), (2, *source.shape), source.edges, loops)
+    first, second = ends
+    loops = tuple(ir.Concat((a, b)) for a, b in zip(first.loops, second.loops, strict=True))
+    return Traced(ir.Concat((first.value, second.value)), (2, *first.shape), first.edges, loops)

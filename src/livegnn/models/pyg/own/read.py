@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from livegnn.errors import ModelError
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight
+from livegnn.models.edges import EdgeRelation, EdgeWeight
+from livegnn.models.order import with_inputs
 from livegnn.models.pyg.context import (
     EDGES,
     TYPES,
@@ -19,17 +22,21 @@ from livegnn.models.pyg.context import (
     Import,
     Marker,
     Refusal,
+    Rewired,
     Shaped,
+    is_edges,
     refuse,
 )
 from livegnn.models.pyg.copies import private_copy
 from livegnn.models.pyg.counted import counted
+from livegnn.models.pyg.functions.turned import turn
+from livegnn.models.pyg.layout import rows_of, shaped, symbol
 from livegnn.models.pyg.own.rows import EdgeChoice, EdgeTypes, EndIds, LoopWeight, Traced, is_followed
 from livegnn.models.pyg.own.tracing import EDGES as _EDGES
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
 from livegnn.models.pyg.own.tracing import VERTICES as _VERTICES
+from livegnn.models.pyg.weighted import loop_rows
 
-_TYPES = 12
 _UNREAD = "is not read"
 
 Convert = Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]  # (module, name, args, kwargs)
@@ -54,8 +61,6 @@ def convert_own(
     anchor = record.rows if anchor is None else anchor
     if anchor is None:
         raise refuse(where, "it is not given one row per vertex", "pass the features or a layer's output")
-    if anchor.vertex_type is not None:
-        raise refuse(where, "an own layer over vertices that have types is not supported", "use a layer of PyG's there")
     record.recorded = True
     layer = _copied(conv)
 
@@ -70,8 +75,7 @@ def convert_own(
     run = FollowedRun(layer, record, where, anchor, inner, options)
     examples = _Examples(run, where).of(given)
     result = _outward(run.run(lambda: call(layer, examples)), run, where)
-    _refuse_loop_weights(result, where)
-    return result
+    return each_rows(result, lambda rows: _with_loop_weights(rows, record))
 
 
 def _copied(conv: Any) -> Any:
@@ -113,7 +117,7 @@ def _anchor(given: Any) -> ir.Value | None:
         return next((found for each in given if (found := _anchor(each)) is not None), None)
     if isinstance(given, dict):
         return _anchor(tuple(given.values()))
-    value = given.value if isinstance(given, Flat) else given
+    value = given.value if isinstance(given, Flat) else given.source if isinstance(given, Shaped) else given
     return value if isinstance(value, ir.Value) and not value.on_edges else None
 
 
@@ -134,9 +138,11 @@ class _Examples:
             return counted(_VERTICES, self.run.compared)
         if isinstance(given, Refusal):
             raise given.error
-        if isinstance(given, Shaped):
-            raise refuse(self.where, "it is given rows of three dimensions or more", "flatten them first")
-        if not isinstance(given, (ir.Value, Marker, Flat)):
+        if isinstance(given, Shaped) and given.axis != 0:
+            raise refuse(self.where, "its rows are not the first dimension", "put the vertices' dimension first")
+        if isinstance(given, Rewired) and is_edges(given) and given.loops == "keep":
+            given = turn(EDGES) if given.turned else EDGES
+        if not isinstance(given, (ir.Value, Marker, Flat, Shaped)):
             return given
         key = ("flat", id(given.value)) if isinstance(given, Flat) else id(given)
         if key not in self.made:
@@ -147,22 +153,28 @@ class _Examples:
         if isinstance(given, Flat):
             tensor, symbol = self.make(given.value)
             return tensor[:, 0].clone(), Traced(symbol.value, (), symbol.edges)
+        if isinstance(given, Shaped):
+            rows = rows_of(given)
+            shape = (_EDGES if rows.on_edges else _VERTICES, *given.index.shape)
+            traced = Traced(rows, shape[1:], EdgeChoice() if rows.on_edges else None, whole=given.whole)
+            rand = torch.randn(shape, generator=self.random)
+            return (torch.zeros(shape, dtype=torch.int64) if given.whole else rand), traced
         if isinstance(given, ir.Value):
             count = _EDGES if given.on_edges else _VERTICES
-            tensor = torch.randn(count, given.width, generator=self.random)
+            tensor = torch.rand(count, given.width, generator=self.random)  # as whole numbers, row 0 of any table
             return tensor, Traced(given, (given.width,), EdgeChoice() if given.on_edges else None)
-        if given is EDGES:
+        if is_edges(given):
             edges = torch.randint(0, _VERTICES, (2, _EDGES), generator=self.random)
             edges[:, :5] = torch.arange(_VERTICES - 5, _VERTICES)  # some self-loops, one of them the last vertex's
-            return edges, EDGES_OF_GRAPH
+            return edges, dataclasses.replace(EDGES_OF_GRAPH, turned=given.turned)
         if given is WEIGHTS:
             self.run.record.weights_from.add("edge_weight")
             weights = torch.rand(_EDGES, generator=self.random) + 0.1
             return weights, Traced(EdgeWeight(), (), EdgeChoice())
         if given is TYPES:
-            return torch.randint(0, _TYPES, (_EDGES,), generator=self.random), EdgeTypes(EdgeChoice())
-        what = given.what
-        error = refuse(self.where, f"its argument {what} {_UNREAD}", f"leave {what} out")
+            types = torch.randint(0, self.run.record.relations or 1, (_EDGES,), generator=self.random)
+            return types, EdgeTypes(EdgeChoice())
+        error = refuse(self.where, f"its argument {given.what} {_UNREAD}", f"leave {given.what} out")
         return torch.zeros(_VERTICES, dtype=torch.int64), Refusal(error)
 
 
@@ -170,10 +182,9 @@ def _inward(result: Any, where: str) -> Any:
     """What another convolution returns, as rows to follow."""
     if isinstance(result, (tuple, list)):
         return tuple(_inward(each, where) for each in result)
-    if isinstance(result, Flat):
-        return Traced(result.value, (), EdgeChoice() if result.value.on_edges else None)
-    if isinstance(result, ir.Value):
-        return Traced(result, (result.width,), EdgeChoice() if result.on_edges else None)
+    if isinstance(result, (ir.Value, Flat, Shaped)):
+        x = shaped(result)
+        return Traced(rows_of(x), x.index.shape, EdgeChoice() if x.source.on_edges else None, whole=x.whole)
     return result
 
 
@@ -184,8 +195,8 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
     if isinstance(result, dict):
         return {key: _outward(each, run, where) for key, each in result.items()}
     if isinstance(result, EndIds):
-        if result == EDGES_OF_GRAPH:
-            return EDGES
+        if result.edges == EdgeChoice() and result.end is None:
+            return turn(EDGES) if result.turned else EDGES
         return Refusal(refuse(where, "it hands on edges with self-loops added or removed", "do that in the graph"))
     if isinstance(result, EdgeTypes) and result.edges == EdgeChoice():
         return TYPES
@@ -198,23 +209,33 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
                               "return rows of vertices"))  # fmt: skip
     if isinstance(result.value, EdgeWeight) and result.shape == ():
         return WEIGHTS
-    if len(result.shape) > 1:
-        return Refusal(refuse(where, f"it returns rows of shape {result.shape}", "flatten them, as view(-1, H * C)"))
-    return Flat(result.value) if result.shape == () else result.value
+    if isinstance(result.value, EdgeRelation) and result.whole:
+        return TYPES
+    return symbol(Shaped(result.value, np.arange(result.value.width).reshape(result.shape), 0, result.whole))
 
 
-def _refuse_loop_weights(result: Any, where: str) -> None:
-    """Refuses rows that read the weight of a vertex's last self-loop outside of a normalised sum."""
-    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else (result,)
-    for each in parts:
-        value = each.value if isinstance(each, Flat) else each
-        if isinstance(value, ir.Value) and any(isinstance(x, LoopWeight) for x in ir.walk(value)):
-            raise refuse(
-                where,
-                "add_remaining_self_loops keeps the weight of a vertex's last self-loop, which only a sum normalised "
-                "by degrees at both ends reads",
-                "use remove_self_loops and add_self_loops, or gcn_norm, or pass weighted=False",
-            )
+def _with_loop_weights(rows: ir.Value, record: Import) -> ir.Value:
+    """Rows with every weight of a vertex's last self-loop, that no normalised sum has taken up, as a value."""
+    new: dict[int, ir.Value] = {}
+    for value in ir.walk(rows):
+        if isinstance(value, LoopWeight):
+            new[id(value)] = loop_rows(EdgeWeight(), record.constant(value.fill))
+        else:
+            new[id(value)] = with_inputs(value, [new[id(each)] for each in value.inputs])
+    return new[id(rows)]
+
+
+def each_rows(symbol: Any, change: Callable[[ir.Value], ir.Value]) -> Any:
+    """A symbol, or several, with its rows changed."""
+    if isinstance(symbol, (tuple, list)):
+        return type(symbol)(each_rows(each, change) for each in symbol)
+    if isinstance(symbol, dict):
+        return {key: each_rows(each, change) for key, each in symbol.items()}
+    if isinstance(symbol, Flat):
+        return Flat(change(symbol.value))
+    if isinstance(symbol, Shaped):
+        return dataclasses.replace(symbol, source=change(symbol.source))
+    return change(symbol) if isinstance(symbol, ir.Value) else symbol
 
 
 def changes_nothing(kind: type, base: type) -> bool:

@@ -31,6 +31,7 @@ from livegnn.models.pyg.own.rows import (
     mapped,
     prod,
 )
+from livegnn.models.pyg.weighted import inverse_root
 
 _EXTREMES: dict[str, Callable[[ir.Value, ir.Value], ir.Value]] = {
     "max": lambda a, b: ir.Maximum((a, b)),
@@ -100,10 +101,13 @@ def product(factors: list[ir.Value], width: int) -> ir.Value | None:
 
 
 class Reducer:
-    """All reductions of one own layer. anchor: any rows of its vertices."""
+    """All reductions of one own layer at one end of the edges, which rows of edges have as their target.
 
-    def __init__(self, record: Import, where: str, anchor: ir.Value) -> None:
-        self.record, self.where, self.anchor = record, where, anchor
+    anchor: any rows of its vertices.   reversed: whether the edges are turned round (own/ways.py).
+    """
+
+    def __init__(self, record: Import, where: str, anchor: ir.Value, *, reversed: bool) -> None:
+        self.record, self.where, self.anchor, self.reversed = record, where, anchor, reversed
         self.softmaxes: dict[int, tuple[ir.Value, Traced]] = {}  # id of a weight on edges -> itself, the scores
         self.degrees: dict[int, tuple[ir.Value, DegreeOf]] = {}
         self.roots: dict[int, tuple[ir.Value, DegreeOf]] = {}  # of degrees to the power -1/2
@@ -130,6 +134,9 @@ class Reducer:
             return self.masked(rows, kind)
         parts = Factors(rows.value.width)
         parts.add(rows.value, set(self.softmaxes))
+        filled = self.filled(rows, parts, edges) if kind == "sum" else None
+        if filled is not None:
+            return Traced(filled, shape)
         normalised = self.normalised(rows, parts, edges, kind)
         if normalised is not None:
             return Traced(normalised, shape)
@@ -184,8 +191,8 @@ class Reducer:
     def aggregator(
         self, message: ir.Value, edges: EdgeChoice, *, weighted: bool = False, label: Any = None
     ) -> Aggregator:
-        loops = _loops(edges)
-        return Aggregator(message, self.anchor, self.record, self.where, weighted, edges.relation, loops, label)
+        of = (EdgeWeight() if weighted else None, edges.relation, _loops(edges), label, self.reversed)
+        return Aggregator(message, self.anchor, self.record, self.where, *of)
 
     def with_loops(self, rows: Traced, parts: Factors, kind: ir.Aggregate) -> ir.Value:
         """The reduction over the graph's edges, and the added loops' rows joined to it at their vertices."""
@@ -213,8 +220,8 @@ class Reducer:
 
     # ---- degrees
 
-    def degree(self, rows: Traced, end: int) -> Traced | None:
-        """The sum of edges' constant or weight at their sources or targets, remembered as a degree.
+    def degree(self, rows: Traced) -> Traced | None:
+        """The sum of edges' constant or weight at their targets, remembered as a degree.
 
         None where rows are neither, or nothing of the kind.
         """
@@ -222,22 +229,20 @@ class Reducer:
         weighted, row = isinstance(rows.value, EdgeWeight), constant_row(rows.value)
         if rows.value.width != 1 or edges.masks or not (weighted or (row is not None and row[0] == 1.0)):
             return None
-        if end == 0 and edges.relation is not None:
-            return None
         fills = [each.fill for each in rows.loops if isinstance(each, LoopWeight)]
-        own = self.aggregator(ones(self.anchor), edges.plain, weighted=weighted).simple("sum")
-        if end == 0:  # the "difference" of ones is the weights of in-edges less those of out-edges, loops aside
-            difference = ir.Propagate(ones(self.anchor), "difference", weighted)
-            own = ir.Combine(((1.0, own), (-1.0, difference)))
-        if edges.added:
-            own = ir.Combine(((1.0, own), *((1.0, each) for each in rows.loops)))
-        if end == 1 and edges.added <= 1 and (rows.even or fills):
+        if fills and weighted and _is_filled(edges):
+            own: ir.Value = ir.Propagate(ones(self.anchor), "sum", True, True, fills[0], reversed=self.reversed)
+        else:
+            own = self.aggregator(ones(self.anchor), edges.plain, weighted=weighted).simple("sum")
+            if edges.added:
+                own = ir.Combine(((1.0, own), *((1.0, each) for each in rows.loops)))
+        if edges.added <= 1 and (rows.even or fills):
             self.degrees[id(own)] = own, DegreeOf(edges, weighted, fills[0] if fills else None)
         return Traced(own, rows.shape)
 
     def inverse_root(self, x: ir.Value) -> ir.Value:
         """x^-1/2, 0 where x is not above 0; of a degree, remembered."""
-        root = ir.Activation(ir.Activation(x, "sqrt"), "reciprocal")
+        root = inverse_root(x, self.record)
         if id(x) in self.degrees:
             self.roots[id(root)] = root, self.degrees[id(x)][1]
         return root
@@ -260,7 +265,27 @@ class Reducer:
         x = product(rest, parts.width)
         x = constant_like(self.anchor, [1.0] * parts.width) if x is None else x
         x = _scaled(parts.coefficient)(x)
-        return layers.gcn_propagate(x, degree.weighted, loops, 1.0 if degree.fill is None else degree.fill, kind)
+        y = layers.gcn_propagate(x, degree.weighted, loops, 1.0 if degree.fill is None else degree.fill, kind)
+        return replace(y, reversed=self.reversed)
+
+    def filled(self, rows: Traced, parts: Factors, edges: EdgeChoice) -> ir.Value | None:
+        """w times rows of either end over edges whose loops were filled up, as one sum; None if it is none.
+
+        What is normalised is left to `normalised`.
+        """
+        leaves = [each for each in ir.walk(*rows.loops) if isinstance(each, LoopWeight)]
+        if not leaves or not _is_filled(edges) or parts.others or parts.weights != 1:
+            return None
+        if not _same_in_loops(rows, parts):
+            return None
+        known = self.roots.get(id(parts.targets[0])) if len(parts.targets) == 1 else None
+        if known is not None and any(each is parts.targets[0] for each in parts.sources):
+            return None
+        x = product(parts.sources, parts.width)
+        x = _scaled(parts.coefficient)(constant_like(self.anchor, [1.0] * parts.width) if x is None else x)
+        y: ir.Value = ir.Propagate(x, "sum", True, True, leaves[0].fill, reversed=self.reversed)
+        outside = product(parts.targets, parts.width)
+        return y if outside is None else ir.Multiply(y, outside)
 
     # ---- attention
 
@@ -297,8 +322,8 @@ class Reducer:
             return None
         message = Source(constant_like(self.anchor, [1.0] * parts.width)) if message is None else message
         message = message if parts.coefficient == 1.0 else at_ends(_scaled(parts.coefficient), message)
-        loops = _loops(edges)
-        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, loops, relation=edges.relation)
+        options: Any = {"loops": _loops(edges), "relation": edges.relation, "reversed": self.reversed}
+        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, **options)
         outside = product(parts.targets, parts.width)
         return y if outside is None else ir.Multiply(y, outside)
 
@@ -311,6 +336,11 @@ def _edges_of(rows: Traced) -> EdgeChoice:
 
 def _loops(edges: EdgeChoice) -> Loops:
     return "replace" if edges.added else "keep" if edges.own else "drop"
+
+
+def _is_filled(edges: EdgeChoice) -> bool:
+    """Whether the graph's edges have one loop for every vertex in the place of their own, as a filled one is."""
+    return edges == EdgeChoice(own=False, added=1, before=edges.before)
 
 
 def _in_place(rows: Traced) -> bool:

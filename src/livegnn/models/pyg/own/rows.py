@@ -47,10 +47,15 @@ class EdgeChoice:
 
 @dataclass(frozen=True)
 class EndIds:
-    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both."""
+    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both, the targets first if `turned`."""
 
     edges: EdgeChoice
     end: int | None = None
+    turned: bool = False
+
+    def of(self, row: int) -> EndIds:
+        """One row of both ends."""
+        return EndIds(self.edges, row % 2 ^ self.turned)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Traced:
     """Rows: of vertices, or of `edges`, with `shape` left of each row.
 
     loops: what the rows of each list of added loops are, one row per vertex.   even: whether these are what `value` is
-    on an edge from the vertex to itself.
+    on an edge from the vertex to itself.   whole: whether these are whole numbers, as the types of edges.
     """
 
     value: ir.Value
@@ -109,18 +114,19 @@ class Traced:
     edges: EdgeChoice | Chosen | None = None
     loops: tuple[ir.Value, ...] = ()
     even: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True)
 class EndPairs:
-    """edge_index.T: the source and the target of every edge, one edge after the other."""
+    """edge_index.T: both ends of every edge, one edge after the other."""
 
-    edges: EdgeChoice
+    ends: EndIds
 
 
 @dataclass(frozen=True)
 class BothEnds:
-    """x[edge_index]: all rows of sources, then all rows of targets."""
+    """x[edge_index]: all rows at one end, then all rows at the other."""
 
     ends: tuple[Traced, Traced]
 
@@ -166,17 +172,22 @@ def mapped(function: Callable[..., ir.Value], shape: Sequence[int], *rows: Trace
     if any(each.edges != edges for each in rows):
         raise Unfit("it joins rows of vertices with rows of edges, or rows of different edges")
     value = at_ends(function, *(each.value for each in rows))
-    if isinstance(edges, EdgeChoice) and edges.joined and not _is_smooth(value, {id(each.value) for each in rows}):
-        raise Unfit(
-            "it compares or cuts off sums over parallel edges, which a coalesced matrix has",
-            "do that with the edges' own numbers, before they make a matrix",
-        )
+    refuse_cut(edges, value, rows)
     loops = []
     for place in range(len(rows[0].loops)):
         known = all(isinstance(each.value, Source | Target) and each.value.x is each.loops[place] for each in rows)
         joined = known and isinstance(value, Source | Target)
         loops.append(value.x if joined else function(*(each.loops[place] for each in rows)))
     return Traced(value, tuple(shape), edges, tuple(loops), all(each.even for each in rows))
+
+
+def refuse_cut(edges: Any, value: ir.Value, rows: Sequence[Traced]) -> None:
+    """Refuses a function of a coalesced matrix's numbers that no comparison shows. Raises: Unfit."""
+    if isinstance(edges, EdgeChoice) and edges.joined and not _is_smooth(value, {id(each.value) for each in rows}):
+        raise Unfit(
+            "it compares or cuts off sums over parallel edges, which a coalesced matrix has",
+            "do that with the edges' own numbers, before they make a matrix",
+        )
 
 
 def _is_smooth(value: ir.Value, known: set[int]) -> bool:

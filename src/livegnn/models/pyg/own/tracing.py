@@ -25,10 +25,11 @@ from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
 from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
-from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
+from livegnn.models.pyg.own.ends import both_ends, turned_ends
+from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, as_values
 from livegnn.models.pyg.own.matrices import made, of_matrix
 from livegnn.models.pyg.own.pairs import join_pairs
-from livegnn.models.pyg.own.reduce import Reducer
+from livegnn.models.pyg.own.plain import by_functions
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeTypes,
@@ -41,6 +42,7 @@ from livegnn.models.pyg.own.rows import (
     is_followed,
 )
 from livegnn.models.pyg.own.utilities import utilities_as_steps
+from livegnn.models.pyg.own.ways import Ways
 from livegnn.models.pyg.written import shares_memory
 
 _ABOUT = {
@@ -77,7 +79,7 @@ class FollowedRun(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.layer, self.record, self.where, self.nested, self.checked = layer, record, where, nested, checked
-        self.reducer = Reducer(record, where, anchor)
+        self.reducer = Ways(record, where, anchor)
         self.paths = {id(each): path for path, each in layer.named_modules()}
         self.known: dict[int, tuple[torch.Tensor, Any]] = {}
         self.depth = 0
@@ -153,12 +155,12 @@ class FollowedRun(TorchFunctionMode):
         """The rows that an aggregation of PyG makes of messages."""
         given = inspect.signature(pyg.Aggregation.forward).bind(module, *args, **kwargs).arguments
         x, index, ptr = given["x"], given.get("index"), given.get("ptr")
-        if not isinstance(index, EndIds) or index.end != 1 or ptr is not None:
-            raise Unfit("it reduces by something else than the edges' targets", "pass index")
+        if not isinstance(index, EndIds) or index.end is None or ptr is not None:
+            raise Unfit("it reduces by something else than the ends of edges", "pass index")
         if not isinstance(x, Traced):
             x = constant_rows(self, x, index.edges, tuple(x.shape[1:]))
         label = getattr(self.layer, "aggr", None) if module is getattr(self.layer, "aggr_module", None) else None
-        return self.reducer.of(x, module, label or type(module).__name__)
+        return self.reducer.of(x, module, label or type(module).__name__, index.end)
 
     def convolution(self, module: Any, args: Any, kwargs: Any) -> Any:
         """What a convolution returns; _INLINE where it is given edges of the layer's making: then its code is followed.
@@ -294,20 +296,38 @@ class FollowedRun(TorchFunctionMode):
             return made(self, result, *args, **kwargs)
         if any(isinstance(each, Matrix) for each in args):
             return of_matrix(self, name, result, args, kwargs)
-        first = args[0] if args else None
+        first: Any = args[0] if args else None
         if isinstance(first, (EndIds, EdgeTypes, Places)):
             if name in _OF_IDS and not isinstance(first, Places):
                 return None
             if name in _SAME_IDS or (name in _AS_VECTOR and getattr(first, "end", 0) is not None):
                 return first
+        if isinstance(first, EndIds) and first.end is None and name in ("flip", "flipud", "index_select"):
+            return turned_ends(first, name, args[1:], kwargs)
+        if name == "vstack" and any(isinstance(each, EndIds) for each in first or ()):
+            return both_ends(first, 0)
         if isinstance(first, InfiniteEntries) and name not in ("where",):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
-        handler = _FUNCTIONS.get(name)
-        if handler is None:
-            raise Unfit("this operation is not supported")
         if "out" in kwargs or "inplace" in kwargs:
             kwargs = {key: each for key, each in kwargs.items() if key not in ("out", "inplace")}
-        return handler(self, result, *args, **kwargs)
+        try:
+            if name not in _FUNCTIONS:
+                raise Unfit("this operation is not supported")
+            return _FUNCTIONS[name](self, result, *args, **kwargs)
+        except (Unfit, TypeError) as error:
+            try:
+                return self.by_values(name, result, as_values(self, args), as_values(self, kwargs))
+            except (Unfit, TypeError):
+                raise error from None
+
+    def by_values(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
+        """What a function makes of types of edges as numbers, or of rows of any shape. Raises: Unfit."""
+        try:
+            if name not in _FUNCTIONS:
+                raise Unfit("this operation is not supported")
+            return _FUNCTIONS[name](self, result, *args, **kwargs)
+        except (Unfit, TypeError):
+            return by_functions(self, name, result, args, kwargs)
 
 
 def _has_changed_edges(value: Any) -> bool:
@@ -317,7 +337,9 @@ def _has_changed_edges(value: Any) -> bool:
     if isinstance(value, Traced):
         own = value.edges == EdgeChoice() and isinstance(value.value, EdgeWeight | EdgeAttribute)
         return value.edges is not None and not own
-    return is_followed(value) and not isinstance(value, Refusal) and value != EDGES_OF_GRAPH
+    if isinstance(value, EndIds):
+        return value.edges != EdgeChoice() or value.end is not None
+    return is_followed(value) and not isinstance(value, Refusal)
 
 
 def _name(func: Any) -> str:

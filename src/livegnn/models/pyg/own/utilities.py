@@ -7,23 +7,24 @@ stand-in, which outside of that thread's reading calls the original.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch_geometric import utils
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight, Gather
+from livegnn.models.edges import EdgeWeight
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.edges import Tracing, constant_rows, extended, on_edges_of, without_loops
 from livegnn.models.pyg.own.functions import scatter
 from livegnn.models.pyg.own.matrices import made, product
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
 from livegnn.models.pyg.utilities import original_of
+from livegnn.models.pyg.weighted import loop_rows
 
 _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
 _PASS_IT = "pass num_nodes=x.size(0)"
@@ -36,13 +37,11 @@ def _softmax(tracing: Tracing, result: Any, given: Given) -> Any:
     src, index = given["src"], given.get("index")
     if not isinstance(index, EndIds) or index.end is None or given.get("ptr") is not None:
         raise Unfit("its groups are not the in-edges of a vertex", "pass index")
-    if index.end == 0:
-        raise Unfit("it runs over what leaves a vertex, along the edges' other direction", "pass index, the targets")
     if not isinstance(src, Traced):
         src = constant_rows(tracing, src, index.edges, tuple(src.shape[1:]))
     if given.get("dim", 0) % (len(src.shape) + 1) != 0 or src.edges != index.edges:
         raise Unfit("its scores are not rows of the edges whose targets it is given")
-    return tracing.reducer.softmax(src)
+    return tracing.reducer.softmax(src, index.end)
 
 
 def _scatter(tracing: Tracing, result: Any, given: Given) -> Any:
@@ -56,19 +55,19 @@ def _degree(tracing: Tracing, result: Any, given: Given) -> Any:
     return scatter(tracing, result, on_edges_of(tracing, index, [1.0], ()), index, "sum")
 
 
-def _edges_in(given: Given) -> EdgeChoice:
+def _edges_in(given: Given) -> EndIds:
     edge_index = given["edge_index"]
     if not isinstance(edge_index, EndIds) or edge_index.end is not None:
         raise Unfit("its edges are not the graph's own edge_index", "change the graph, not the model's copy")
-    return edge_index.edges
+    return edge_index
 
 
 def _remove(tracing: Tracing, result: Any, given: Given) -> Any:
-    edge_attr, before = given.get("edge_attr"), _edges_in(given)
-    edges = without_loops(tracing, before)
+    ids, edge_attr = _edges_in(given), given.get("edge_attr")
+    edges = without_loops(tracing, ids.edges)
     if edge_attr is None:
-        return EndIds(edges), None
-    return EndIds(edges), dataclasses.replace(_rows(tracing, edge_attr, before), edges=edges, loops=())
+        return replace(ids, edges=edges), None
+    return replace(ids, edges=edges), replace(_rows(tracing, edge_attr, ids.edges), edges=edges, loops=())
 
 
 def _rows(tracing: Tracing, edge_attr: Any, edges: EdgeChoice) -> Traced:
@@ -81,19 +80,23 @@ def _rows(tracing: Tracing, edge_attr: Any, edges: EdgeChoice) -> Traced:
 
 
 def _add(tracing: Tracing, result: Any, given: Given) -> Any:
-    before, edge_attr = _edges_in(given), given.get("edge_attr")
+    ids, edge_attr = _edges_in(given), given.get("edge_attr")
+    before = ids.edges
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
     edges = extended(tracing, before, 0, 1)
     if edge_attr is None:
-        return EndIds(edges), None
+        return replace(ids, edges=edges), None
     plain = _rows(tracing, edge_attr, before)
-    loop, even = _fill(tracing, plain, given.get("fill_value"))
-    return EndIds(edges), Traced(plain.value, plain.shape, edges, (*plain.loops, loop), even and plain.even)
+    loop, even = _fill(tracing, plain, given.get("fill_value"), 0 if ids.turned else 1)
+    rows = Traced(plain.value, plain.shape, edges, (*plain.loops, loop), even and plain.even)
+    return replace(ids, edges=edges), rows
 
 
-def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bool]:
-    """The rows of added loops, as PyG's compute_loop_attr makes them, and whether all other edges' are the same."""
+def _fill(tracing: Tracing, rows: Traced, fill_value: Any, end: int) -> tuple[ir.Value, bool]:
+    """The rows of added loops, as PyG's compute_loop_attr makes them of edges with this end, and whether all other
+    edges' are the same.
+    """
     if isinstance(fill_value, Traced):
         raise Unfit("its fill_value is computed from the features", "use a number, 'mean' or 'add'")
     if not isinstance(fill_value, str):
@@ -105,57 +108,60 @@ def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bo
         raise Unfit(f"fill_value={fill_value!r} is not supported", "use a number, 'mean' or 'add'")
     edges = rows.edges
     if not isinstance(edges, EdgeChoice) or edges.added or edges.masks:
-        return tracing.reducer.simple(rows, kinds[fill_value]).value, False
-    return Gather(rows.value, kinds[fill_value], loops="keep" if edges.own else "drop", relation=edges.relation), False
+        return tracing.reducer.simple(rows, kinds[fill_value], end).value, False
+    return tracing.reducer.gathered(rows.value, kinds[fill_value], edges, end), False
 
 
 def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
     """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
-    before, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
+    ids, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
+    before = ids.edges
     if before.added or edge_attr is None or not before.own:
         return _replace(tracing, result, given)
     if not isinstance(edge_attr, Traced):
         return _keep_constant(tracing, result, given)
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
-    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
-        raise Unfit(
-            "a vertex's loop takes the attributes of its last self-loop edge, which are not kept",
-            "use remove_self_loops and add_self_loops",
-        )
+    if before.masks or before.relation is not None:
+        raise Unfit("it keeps a vertex's last self-loop of those that a mask has left", "pick the edges afterwards")
     edges = extended(tracing, without_loops(tracing, before), 0, 1)
+    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
+        left = replace(edge_attr, edges=without_loops(tracing, before), loops=())
+        others, _ = _fill(tracing, left, fill_value, 0 if ids.turned else 1)
+        rows = (loop_rows(edge_attr.value, others),)
+        return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, rows, even=False)
     weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
-    return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, (weight,), even=False)
+    return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, (weight,), even=False)
 
 
 def _replace(tracing: Tracing, result: Any, given: Given) -> Any:
     """One loop for every vertex in the place of all: with the rows of those that were added last, if any were."""
     before, edge_attr = _edges_in(given), given.get("edge_attr")
-    edges = without_loops(tracing, before)
-    rows = None if edge_attr is None else _rows(tracing, edge_attr, before)
-    if before.masks and before.added:
+    edges = without_loops(tracing, before.edges)
+    rows = None if edge_attr is None else _rows(tracing, edge_attr, before.edges)
+    if before.edges.masks and before.edges.added:
         raise Unfit("it keeps those of the added self-loops that a mask has left", "add them after the mask")
-    left = None if rows is None else dataclasses.replace(rows, edges=edges, loops=())
-    ids, made = _add(tracing, result, {**given, "edge_index": EndIds(edges), "edge_attr": left})
+    left = None if rows is None else replace(rows, edges=edges, loops=())
+    ids, made = _add(tracing, result, {**given, "edge_index": replace(before, edges=edges), "edge_attr": left})
     if rows is None or not rows.loops:
         return ids, made
-    return ids, dataclasses.replace(made, loops=(rows.loops[-1],), even=rows.even)
+    return ids, replace(made, loops=(rows.loops[-1],), even=rows.even)
 
 
 def _keep_constant(tracing: Tracing, result: Any, given: Given) -> Any:
     """The same where all edges have one constant row: so do the loops of vertices with self-loops of their own."""
     before = _edges_in(given)
-    edges = without_loops(tracing, before)
-    plain = _rows(tracing, given["edge_attr"], before)
-    left = dataclasses.replace(plain, edges=edges)
-    ids, rows = _add(tracing, result, {**given, "edge_index": EndIds(edges), "edge_attr": left})
+    edges = without_loops(tracing, before.edges)
+    plain = _rows(tracing, given["edge_attr"], before.edges)
+    left = replace(plain, edges=edges)
+    ids, rows = _add(tracing, result, {**given, "edge_index": replace(before, edges=edges), "edge_attr": left})
     if rows.even:
         return ids, rows
     reducer = tracing.reducer
-    own = ((1.0, reducer.count(before)), (-1.0, reducer.count(edges)))
+    own = ((1.0, reducer.count(before.edges)), (-1.0, reducer.count(edges)))
     constant = constant_like(reducer.anchor, constant_row(rows.value))
     loop = ir.Elementwise("where", (ir.Combine(own), constant, rows.loops[0]))
-    return ids, dataclasses.replace(rows, loops=(loop,))
+    return ids, replace(rows, loops=(loop,))
 
 
 def _to_matrix(tracing: Tracing, result: Any, given: Given) -> Any:
