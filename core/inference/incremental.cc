@@ -201,6 +201,7 @@ Changes EngineImpl::publish() {
     work_.state.release_rows();
   }
   Changes changes;
+  if (moves_max_ >= 0) changes.moves = work_.publication.moves(work_.graph, added_, removed_, moves_max_);
   changes.vertices = work_.publication.publish(work_.graph, added_, removed_);
   changes.stages = work_.stats;
   changes.topology_seconds = topology_seconds_;

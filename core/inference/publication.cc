@@ -126,6 +126,53 @@ std::vector<VertexId> Publication::staged(const GraphStore& graph, const std::ve
   return changed;
 }
 
+std::shared_ptr<OutputMoves> Publication::moves(const GraphStore& graph, const std::vector<VertexId>& added,
+                                                const std::vector<VertexId>& removed, std::int64_t rows_max) const {
+  std::vector<VertexId> touched = added;
+  touched.insert(touched.end(), removed.begin(), removed.end());
+  for (const ThreadJournal& journal : journals_)
+    touched.insert(touched.end(), journal.vertices.begin(), journal.vertices.end());
+  sort_unique(touched, graph.slot_count());
+  auto found = std::make_shared<OutputMoves>();
+  OutputMoves& moves = *found;
+  std::vector<VertexId> gone;
+  for (const VertexId v : touched) {
+    if (graph.is_live(v)) {
+      moves.vertices.push_back(v);
+    } else if (was_live(v)) {
+      gone.push_back(v);
+    }
+  }
+  const std::size_t live = moves.vertices.size();
+  moves.gone = gone.size();
+  moves.vertices.insert(moves.vertices.end(), gone.begin(), gone.end());
+  const std::size_t count = moves.vertices.size(), width = at(width_);
+  if (static_cast<std::int64_t>(count) > rows_max) return nullptr;
+  moves.width = width;
+  moves.is_new.resize(count);
+  moves.before = std::make_unique_for_overwrite<float[]>(count * width);
+  moves.after = std::make_unique_for_overwrite<float[]>(count * width);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + kReadAhead < count) prefetch(moves.vertices[i + kReadAhead]);
+    const VertexId v = moves.vertices[i];
+    float *before = &moves.before[i * width], *after = &moves.after[i * width];
+    moves.is_new[i] = was_live(v) ? 0 : 1;
+    const std::uint64_t mark = marks_[at(v)];
+    const float* old = overwritten(mark) ? journal_row(mark) : rows_.row(v);
+    if (moves.is_new[i] != 0) {
+      std::fill_n(before, width, 0.0f);
+    } else {
+      std::copy_n(old, width, before);
+    }
+    if (i < live) {
+      std::copy_n(rows_.row(v), width, after);
+    } else {
+      std::fill_n(after, width, 0.0f);
+    }
+  }
+  return found;
+}
+
 void Publication::end_epoch() {
   if (++epoch_ == 0) {  // marks of old epochs would count again
     std::fill(marks_.begin(), marks_.end(), 0);
@@ -160,7 +207,7 @@ void Publication::keep_for_snapshots(const std::vector<VertexId>& changed, const
                                      const std::vector<VertexId>& removed) {
   for (const VertexId v : changed) snapshots_.keep(v, journal_row(marks_[at(v)]));
   for (const auto* moved : {&added, &removed}) {
-    for (const VertexId v : *moved) snapshots_.keep_live(v, at(v) < live_.size() && live_[at(v)] != 0);
+    for (const VertexId v : *moved) snapshots_.keep_live(v, was_live(v));
   }
 }
 

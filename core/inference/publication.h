@@ -49,6 +49,9 @@ class Publication {
   // The same vertices before publication, ascending.
   std::vector<VertexId> staged(const GraphStore& graph, const std::vector<VertexId>& added,
                                const std::vector<VertexId>& removed) const;
+  // Rows before and after, of all that publication will change; null where they are more than so many.
+  std::shared_ptr<OutputMoves> moves(const GraphStore& graph, const std::vector<VertexId>& added,
+                                     const std::vector<VertexId>& removed, std::int64_t rows_max) const;
   void drop_staged();  // every overwritten row is put back
 
   // From here on publications note the vertices that they change or add. Returns the place of the next note.
@@ -81,6 +84,7 @@ class Publication {
   }
   bool overwritten(std::uint64_t mark) const { return mark >> 32 == epoch_; }
   void copy_committed(VertexId v, float* out) const;
+  bool was_live(VertexId v) const { return at(v) < live_.size() && live_[at(v)] != 0; }
   void keep_news(std::vector<VertexId>& changed, const GraphStore& graph, const std::vector<VertexId>& added,
                  const std::vector<VertexId>& removed) const;
   void end_epoch();
