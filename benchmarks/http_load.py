@@ -1,4 +1,4 @@
-"""Load on an HTTP service: whole requests, made beforehand, over connections that are kept alive, one at a time on each.
+"""Load on an HTTP service: whole requests, made beforehand, over connections that are kept alive, one at a time each.
 
 Open loop (`rate`): requests are due at times drawn beforehand (exponential gaps), whatever the answers do. A latency
 counts from the time a request was due, not from when a connection was free to take it, so a server that stalls is

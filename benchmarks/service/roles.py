@@ -1,9 +1,9 @@
 """The processes of the benchmarks of the service; each is made by benchmarks.worker.Worker.
 
-    BareEngine      an engine and nothing else
-    Service         a deployment, and its server
-    Clients         the load, which makes its requests before it sends them
-    Subscribers     many that read GET /v1/changes
+BareEngine      an engine and nothing else
+Service         a deployment, and its server
+Clients         the load, which makes its requests before it sends them
+Subscribers     many that read GET /v1/changes
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ import livegnn as lg
 from benchmarks.http_load import LoadResult, Pace, driven, request
 from benchmarks.service.world import Batch, ServiceWorld
 from livegnn.deployment import Registry
+from livegnn.serve.frames import CONTENT_TYPE
+from livegnn.serve.update_frames import encode_updates
 
 ARROW, JSON = "application/vnd.apache.arrow.stream", "application/json"
 
@@ -57,6 +59,7 @@ class Service:
             "models": str(self._folder / "models"),
             "engine": [{"name": "live", "model": "model", "threads": threads}],
             "snapshots": {"every_entries": 0, "at_close": False},
+            "changes": {"idle_s": 1},
             **config,
         }
         self._document = document
@@ -98,10 +101,6 @@ class Service:
         stats = self._deployment.commits
         return stats.entries, stats.requests, stats.updates, list(stats.freshness_s)
 
-    def snapshot(self) -> float:
-        """Seconds for which a snapshot stopped writes."""
-        return self._deployment.snapshot().pause_s
-
     def recover(self) -> tuple[float, int]:
         """Seconds of a start that finds the log's whole tail, and the version that it reaches; closes the first."""
         self._serving.close()
@@ -113,9 +112,28 @@ class Service:
         self._deployment = again
         return seconds, again.version
 
+    def reset(self) -> None:
+        """Forgets the freshness figures so far."""
+        self._deployment._committer._freshness.clear()
+
     def digest(self) -> str:
         """Of the engine's state."""
         return self._deployment.engine("live").state_digest()
+
+
+class Pause:
+    """A deployment of a random graph and no engine, for the pause that a snapshot makes."""
+
+    def __init__(self, folder: str, vertices: int, edges: int) -> None:
+        rng = np.random.default_rng(2)
+        features = rng.standard_normal((vertices, 16), dtype=np.float32)
+        graph = lg.Graph(features, *(rng.integers(0, vertices, edges) for _ in range(2)))
+        config = {"snapshots": {"every_entries": 0, "at_close": False, "keep": 1}}
+        self._deployment = lg.Deployment(config, Path(folder) / "data", graph=graph).start()
+
+    def snapshots(self, count: int) -> list[float]:
+        """Seconds for which each of so many stopped writes."""
+        return [self._deployment.snapshot().pause_s for _ in range(count)]
 
 
 class Clients:
@@ -125,10 +143,14 @@ class Clients:
         self._world = world
         self._requests: Iterator[bytes] = iter(())
 
-    def make_bulk(self, url: str, size: int, first: int, count: int) -> None:
-        """Batches as Arrow streams."""
-        numbers = range(first, first + count)
-        self._requests = iter([request(f"{url}/v1/updates", arrow_body(self._world.batch(n, size, first)), ARROW) for n in numbers])
+    def make_bulk(self, url: str, size: int, first: int, count: int, arrow: bool = False) -> None:
+        """Batches as frames; as Arrow streams, which hold edges alone, without the feature rows."""
+        batches = [self._world.batch(number, size, first) for number in range(first, first + count)]
+        if arrow:
+            made = [request(f"{url}/v1/updates", arrow_body(each), ARROW) for each in batches]
+        else:
+            made = [request(f"{url}/v1/updates", encode_updates(each.updates()), CONTENT_TYPE) for each in batches]
+        self._requests = iter(made)
 
     def make_singles(self, url: str, first: int, count: int) -> None:
         """One update each, as JSON: an addition, a removal and a feature row in turns."""
@@ -185,7 +207,9 @@ class Subscribers:
         parts, loop = urlsplit(url), asyncio.get_running_loop()
         rng = np.random.default_rng(9)
         for number in range(count):
-            head = f"GET /v1/changes?{_filter(number, rng, self._world.vertices)} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n"
+            head = (
+                f"GET /v1/changes?{_filter(number, rng, self._world.vertices)} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n"
+            )
             await loop.create_connection(lambda head=head: _Reader(self, head), parts.hostname, parts.port)
         await asyncio.sleep(1.0)
         ready.set()

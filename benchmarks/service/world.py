@@ -60,7 +60,9 @@ class ServiceWorld:
         share = size // 3
         ids = rng.integers(0, self.vertices, size - 2 * share)
         rows = rng.standard_normal((len(ids), self._arrays[0].shape[1]), dtype=np.float32)
-        return Batch(self._edges(number, share), self._edges(number - LAG, share if number - LAG >= first else 0), (ids, rows))
+        return Batch(
+            self._edges(number, share), self._edges(number - LAG, share if number - LAG >= first else 0), (ids, rows)
+        )
 
     def _edges(self, number: int, count: int) -> tuple[Int64Array, Int64Array]:
         _, src, dst, cut = self._arrays
@@ -91,7 +93,9 @@ class Batch:
     def items(self) -> list[dict[str, object]]:
         """As the updates of a JSON body, one after the other by kind."""
         pairs = [("add_edge", *self.added), ("remove_edge", *self.removed)]
-        found = [{"op": op, "u": u, "v": v} for op, us, vs in pairs for u, v in zip(us.tolist(), vs.tolist(), strict=True)]
+        found = [
+            {"op": op, "u": u, "v": v} for op, us, vs in pairs for u, v in zip(us.tolist(), vs.tolist(), strict=True)
+        ]
         found += [
             {"op": "set_features", "u": u, "x": x}
             for u, x in zip(self.features[0].tolist(), self.features[1].tolist(), strict=True)

@@ -127,50 +127,56 @@ std::vector<VertexId> Publication::staged(const GraphStore& graph, const std::ve
 }
 
 std::shared_ptr<OutputMoves> Publication::moves(const GraphStore& graph, const std::vector<VertexId>& added,
-                                                const std::vector<VertexId>& removed, std::int64_t rows_max) const {
+                                                const std::vector<VertexId>& removed, std::int64_t rows_max,
+                                                const InChunks& in_chunks) const {
   std::vector<VertexId> touched = added;
   touched.insert(touched.end(), removed.begin(), removed.end());
   for (const ThreadJournal& journal : journals_)
     touched.insert(touched.end(), journal.vertices.begin(), journal.vertices.end());
   sort_unique(touched, graph.slot_count());
-  auto found = std::make_shared<OutputMoves>();
-  OutputMoves& moves = *found;
   std::vector<VertexId> gone;
-  for (const VertexId v : touched) {
-    if (graph.is_live(v)) {
-      moves.vertices.push_back(v);
-    } else if (was_live(v)) {
-      gone.push_back(v);
-    }
+  for (const VertexId v : removed) {
+    if (was_live(v) && !graph.is_live(v)) gone.push_back(v);
   }
-  const std::size_t live = moves.vertices.size();
-  moves.gone = gone.size();
-  moves.vertices.insert(moves.vertices.end(), gone.begin(), gone.end());
-  const std::size_t count = moves.vertices.size(), width = at(width_);
+  std::erase_if(touched, [&](VertexId v) { return !graph.is_live(v); });
+  sort_unique(gone);
+  const auto live = static_cast<std::int64_t>(touched.size());
+  auto moves = std::make_shared<OutputMoves>();
+  moves->vertices = std::move(touched);
+  moves->vertices.insert(moves->vertices.end(), gone.begin(), gone.end());
+  moves->gone = gone.size();
+  moves->width = at(width_);
+  const std::size_t count = moves->vertices.size();
   if (static_cast<std::int64_t>(count) > rows_max) return nullptr;
-  moves.width = width;
-  moves.is_new.resize(count);
-  moves.before = std::make_unique_for_overwrite<float[]>(count * width);
-  moves.after = std::make_unique_for_overwrite<float[]>(count * width);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i + kReadAhead < count) prefetch(moves.vertices[i + kReadAhead]);
-    const VertexId v = moves.vertices[i];
-    float *before = &moves.before[i * width], *after = &moves.after[i * width];
-    moves.is_new[i] = was_live(v) ? 0 : 1;
+  moves->is_new.resize(count);
+  moves->before = std::make_unique_for_overwrite<float[]>(count * moves->width);
+  moves->after = std::make_unique_for_overwrite<float[]>(count * moves->width);
+  in_chunks(static_cast<std::int64_t>(count),
+            [&](std::int64_t first, std::int64_t last) { copy_moves(*moves, live, first, last); });
+  return moves;
+}
+
+// Rows [first, last) of what moved; those from `live` on are of vertices that are gone.
+void Publication::copy_moves(OutputMoves& moves, std::int64_t live, std::int64_t first, std::int64_t last) const {
+  const std::size_t bytes = moves.width * sizeof(float);
+  for (std::int64_t i = first; i < last; ++i) {
+    if (i + static_cast<std::int64_t>(kReadAhead) < last) prefetch(moves.vertices[at(i) + kReadAhead]);
+    const VertexId v = moves.vertices[at(i)];
+    float *before = &moves.before[at(i) * moves.width], *after = &moves.after[at(i) * moves.width];
+    const bool is_new = !was_live(v);
     const std::uint64_t mark = marks_[at(v)];
-    const float* old = overwritten(mark) ? journal_row(mark) : rows_.row(v);
-    if (moves.is_new[i] != 0) {
-      std::fill_n(before, width, 0.0f);
+    moves.is_new[at(i)] = is_new ? 1 : 0;
+    if (is_new) {
+      std::memset(before, 0, bytes);
     } else {
-      std::copy_n(old, width, before);
+      std::memcpy(before, overwritten(mark) ? journal_row(mark) : rows_.row(v), bytes);
     }
     if (i < live) {
-      std::copy_n(rows_.row(v), width, after);
+      std::memcpy(after, rows_.row(v), bytes);
     } else {
-      std::fill_n(after, width, 0.0f);
+      std::memset(after, 0, bytes);
     }
   }
-  return found;
 }
 
 void Publication::end_epoch() {
