@@ -47,7 +47,13 @@ TEMPORAL_TABLES = (  # `make bench-temporal`
     "temporal_quality",
     "temporal_distributed",
 )
-SETS = {"families": FAMILY_TABLES, "sampling": SAMPLING_TABLES, "temporal": TEMPORAL_TABLES}
+SERVICE_TABLES = (  # `make bench-service`
+    "service_rate",
+    "service_latency",
+    "service_subscribers",
+    "service_recovery",
+)
+SETS = {"families": FAMILY_TABLES, "sampling": SAMPLING_TABLES, "temporal": TEMPORAL_TABLES, "service": SERVICE_TABLES}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
 def module_of(table: str) -> str:
     """`sampling_ingest` is benchmarks.sampling.ingest; a table without a prefix is one of the engine's."""
     area, _, rest = table.partition("_")
-    return f"benchmarks.{area}.{rest}" if area in ("sampling", "temporal") else f"benchmarks.engine.{table}"
+    return f"benchmarks.{area}.{rest}" if area in ("sampling", "temporal", "service") else f"benchmarks.engine.{table}"
 
 
 def _command(parsed: argparse.Namespace) -> str:

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -58,6 +59,23 @@ StageFacts stage_dict(const StageStats& stats) {
   return out;
 }
 
+// (slots, how many of them are gone, is_new, before, after), which the first caller gets; none where they were not
+// kept.
+using Moves = std::tuple<Out1<std::int64_t>, std::size_t, Out1<std::uint8_t>, Out2<float>, Out2<float>>;
+
+std::optional<Moves> take_moves(Changes& c) {
+  if (!c.moves) return std::nullopt;
+  OutputMoves moves = std::move(*std::exchange(c.moves, nullptr));
+  const std::size_t count = moves.vertices.size();
+  const auto rows = [&](std::unique_ptr<float[]> values) {
+    float* kept = values.release();
+    nb::capsule owner(kept, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+    return Out2<float>(kept, {count, moves.width}, owner);
+  };
+  return Moves(id_array(moves.vertices), moves.gone, make_array(std::move(moves.is_new)), rows(std::move(moves.before)),
+               rows(std::move(moves.after)));
+}
+
 void bind_changes(nb::module_& m) {
   nb::class_<Changes>(m, "NativeChanges")
       .def("vertices",
@@ -70,6 +88,7 @@ void bind_changes(nb::module_& m) {
              c.arrange();
              return c.vertices.size();
            })
+      .def("take_moves", &take_moves)
       .def("edges_added", [](const Changes& c) { return edge_arrays(c.edges_added); })
       .def("edges_reattributed", [](const Changes& c) { return edge_arrays(c.edges_reattributed); })
       .def("edges_reweighted", [](const Changes& c) { return edge_arrays(c.edges_reweighted); })
@@ -136,6 +155,7 @@ void bind_engine_class(nb::module_& m) {
       .def("digest", &Engine::digest, nb::call_guard<GilRelease>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
       .def("note_changes", &Engine::note_changes)
+      .def("keep_moves", &Engine::keep_moves, "rows_max"_a)
       .def(
           "changed_since",
           [](const Engine& e, std::int64_t place) {

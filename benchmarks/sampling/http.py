@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
+from benchmarks.http_load import LoadResult
 from benchmarks.options import Options
 from benchmarks.report import Report, rate, size
-from benchmarks.sampling.load import Load, LoadResult, apply_load
+from benchmarks.sampling.load import Load, apply_load
 from benchmarks.sampling.workload import FEATURES, query, social
 
 OPEN_RATE = 2500.0

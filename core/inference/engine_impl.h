@@ -59,6 +59,8 @@ class EngineImpl final : public Engine {
     return work_.publication.changed_since(place);
   }
 
+  void keep_moves(std::int64_t rows_max) override { moves_max_ = rows_max; }
+
   std::int64_t read(std::span<const std::int64_t> ids, float* out) const override {
     refuse_unsound_files();
     return work_.publication.read(ids, out);
@@ -136,6 +138,7 @@ class EngineImpl final : public Engine {
   double topology_seconds_ = 0.0, started_ = 0.0, prepare_seconds_ = 0.0;
   bool prepared_ = false;  // whether the degrees are those after the batch already
   std::vector<VertexId> added_, removed_;
+  std::int64_t moves_max_ = -1;           // rows; below 0: none are kept
   std::unique_ptr<State> scratch_state_;  // of the strategies that keep no state
 
   // on demand

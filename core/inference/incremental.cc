@@ -10,7 +10,8 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::size_t kPrefetched = 8;  // updates; more would push each other out of the cache
+constexpr std::size_t kPrefetched = 8;      // updates; more would push each other out of the cache
+constexpr std::int64_t kMovesShare = 1024;  // rows that a thread copies at a time
 
 }  // namespace
 
@@ -201,6 +202,12 @@ Changes EngineImpl::publish() {
     work_.state.release_rows();
   }
   Changes changes;
+  if (moves_max_ >= 0) {
+    changes.moves =
+        work_.publication.moves(work_.graph, added_, removed_, moves_max_, [&](std::int64_t count, const auto& work) {
+          work_.in_shares(count, kMovesShare, [&](std::int64_t first, std::int64_t last, int) { work(first, last); });
+        });
+  }
   changes.vertices = work_.publication.publish(work_.graph, added_, removed_);
   changes.stages = work_.stats;
   changes.topology_seconds = topology_seconds_;

@@ -126,6 +126,59 @@ std::vector<VertexId> Publication::staged(const GraphStore& graph, const std::ve
   return changed;
 }
 
+std::shared_ptr<OutputMoves> Publication::moves(const GraphStore& graph, const std::vector<VertexId>& added,
+                                                const std::vector<VertexId>& removed, std::int64_t rows_max,
+                                                const InChunks& in_chunks) const {
+  std::vector<VertexId> touched = added;
+  touched.insert(touched.end(), removed.begin(), removed.end());
+  for (const ThreadJournal& journal : journals_)
+    touched.insert(touched.end(), journal.vertices.begin(), journal.vertices.end());
+  sort_unique(touched, graph.slot_count());
+  std::vector<VertexId> gone;
+  for (const VertexId v : removed) {
+    if (was_live(v) && !graph.is_live(v)) gone.push_back(v);
+  }
+  std::erase_if(touched, [&](VertexId v) { return !graph.is_live(v); });
+  sort_unique(gone);
+  const auto live = static_cast<std::int64_t>(touched.size());
+  auto moves = std::make_shared<OutputMoves>();
+  moves->vertices = std::move(touched);
+  moves->vertices.insert(moves->vertices.end(), gone.begin(), gone.end());
+  moves->gone = gone.size();
+  moves->width = at(width_);
+  const std::size_t count = moves->vertices.size();
+  if (static_cast<std::int64_t>(count) > rows_max) return nullptr;
+  moves->is_new.resize(count);
+  moves->before = std::make_unique_for_overwrite<float[]>(count * moves->width);
+  moves->after = std::make_unique_for_overwrite<float[]>(count * moves->width);
+  in_chunks(static_cast<std::int64_t>(count),
+            [&](std::int64_t first, std::int64_t last) { copy_moves(*moves, live, first, last); });
+  return moves;
+}
+
+// Rows [first, last) of what moved; those from `live` on are of vertices that are gone.
+void Publication::copy_moves(OutputMoves& moves, std::int64_t live, std::int64_t first, std::int64_t last) const {
+  const std::size_t bytes = moves.width * sizeof(float);
+  for (std::int64_t i = first; i < last; ++i) {
+    if (i + static_cast<std::int64_t>(kReadAhead) < last) prefetch(moves.vertices[at(i) + kReadAhead]);
+    const VertexId v = moves.vertices[at(i)];
+    float *before = &moves.before[at(i) * moves.width], *after = &moves.after[at(i) * moves.width];
+    const bool is_new = !was_live(v);
+    const std::uint64_t mark = marks_[at(v)];
+    moves.is_new[at(i)] = is_new ? 1 : 0;
+    if (is_new) {
+      std::memset(before, 0, bytes);
+    } else {
+      std::memcpy(before, overwritten(mark) ? journal_row(mark) : rows_.row(v), bytes);
+    }
+    if (i < live) {
+      std::memcpy(after, rows_.row(v), bytes);
+    } else {
+      std::memset(after, 0, bytes);
+    }
+  }
+}
+
 void Publication::end_epoch() {
   if (++epoch_ == 0) {  // marks of old epochs would count again
     std::fill(marks_.begin(), marks_.end(), 0);
@@ -160,7 +213,7 @@ void Publication::keep_for_snapshots(const std::vector<VertexId>& changed, const
                                      const std::vector<VertexId>& removed) {
   for (const VertexId v : changed) snapshots_.keep(v, journal_row(marks_[at(v)]));
   for (const auto* moved : {&added, &removed}) {
-    for (const VertexId v : *moved) snapshots_.keep_live(v, at(v) < live_.size() && live_[at(v)] != 0);
+    for (const VertexId v : *moved) snapshots_.keep_live(v, was_live(v));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,6 +50,12 @@ class Publication {
   // The same vertices before publication, ascending.
   std::vector<VertexId> staged(const GraphStore& graph, const std::vector<VertexId>& added,
                                const std::vector<VertexId>& removed) const;
+  // work(first, last) on all of so many rows, in whatever pieces.
+  using InChunks = std::function<void(std::int64_t, const std::function<void(std::int64_t, std::int64_t)>&)>;
+  // Rows before and after, of all that publication will change; null where they are more than so many.
+  std::shared_ptr<OutputMoves> moves(const GraphStore& graph, const std::vector<VertexId>& added,
+                                     const std::vector<VertexId>& removed, std::int64_t rows_max,
+                                     const InChunks& in_chunks) const;
   void drop_staged();  // every overwritten row is put back
 
   // From here on publications note the vertices that they change or add. Returns the place of the next note.
@@ -81,6 +88,8 @@ class Publication {
   }
   bool overwritten(std::uint64_t mark) const { return mark >> 32 == epoch_; }
   void copy_committed(VertexId v, float* out) const;
+  void copy_moves(OutputMoves& moves, std::int64_t live, std::int64_t first, std::int64_t last) const;
+  bool was_live(VertexId v) const { return at(v) < live_.size() && live_[at(v)] != 0; }
   void keep_news(std::vector<VertexId>& changed, const GraphStore& graph, const std::vector<VertexId>& added,
                  const std::vector<VertexId>& removed) const;
   void end_epoch();

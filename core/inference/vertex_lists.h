@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,6 +22,20 @@ void reserve_places(std::vector<T>& places, std::int64_t slots) {
 inline void sort_unique(std::vector<VertexId>& vertices) {
   if (!std::is_sorted(vertices.begin(), vertices.end())) std::sort(vertices.begin(), vertices.end());
   vertices.erase(std::unique(vertices.begin(), vertices.end()), vertices.end());
+}
+
+// The same of vertices below `slots`: where they are many, by a bit for each slot.
+inline void sort_unique(std::vector<VertexId>& vertices, std::int64_t slots) {
+  constexpr std::int64_t kBits = 64;
+  if (static_cast<std::int64_t>(vertices.size()) < slots / kBits) return sort_unique(vertices);
+  std::vector<std::uint64_t> marks(at(slots / kBits + 1), 0);
+  for (const VertexId v : vertices) marks[at(v / kBits)] |= std::uint64_t{1} << (v % kBits);
+  vertices.clear();
+  for (std::size_t word = 0; word < marks.size(); ++word) {
+    for (std::uint64_t left = marks[word]; left != 0; left &= left - 1) {
+      vertices.push_back(static_cast<VertexId>(word * at(kBits)) + static_cast<VertexId>(std::countr_zero(left)));
+    }
+  }
 }
 
 }  // namespace livegnn

@@ -26,7 +26,7 @@ CONFIG = {
     "sampler": [{"name": "near", "query": QUERY}],
 }
 KEY = "idempotency-key"
-FORMS = ("application/json", "application/vnd.apache.arrow.stream")
+FORMS = ("application/json", "application/vnd.apache.arrow.stream", "application/vnd.livegnn.frame")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def add(u, v):
 
 def test_updates_are_applied_once_by_their_key(live, client):
     first = client.post("/v1/updates", add(1, 2), headers={KEY: "a"})
-    assert said(first) == {"version": 1, "updates": 1, "repeated": False}
+    assert said(first) == {"version": 1, "offset": 0, "updates": 1, "repeated": False}
     assert said(client.post("/v1/updates", add(1, 2), headers={KEY: "a"})) == {**first.json(), "repeated": True}
     assert kind(client.post("/v1/updates", add(2, 1), headers={KEY: "a"}), 409) == "UsageError"
     assert kind(client.post("/v1/updates", add(2, 1), headers={KEY: "a" * 256}), 400) == "BodyInvalid"

@@ -62,9 +62,19 @@ struct StageStats {
   MinMaxStats extremes;
 };
 
+// The output rows that a batch moved, as they were and as they are; width floats each.
+struct OutputMoves {
+  std::vector<VertexId> vertices;  // that are there after the batch, ascending; then those that are gone, likewise
+  std::size_t gone = 0;            // how many of them are
+  std::size_t width = 0;
+  std::vector<std::uint8_t> is_new;  // there was no row before: zeros
+  std::unique_ptr<float[]> before, after;
+};
+
 struct Changes {
-  std::vector<VertexId> vertices;  // live vertices whose output changed; call arrange() first
-  void arrange();                  // ascending, each once
+  std::vector<VertexId> vertices;      // live vertices whose output changed; call arrange() first
+  void arrange();                      // ascending, each once
+  std::shared_ptr<OutputMoves> moves;  // of engines that keep them, where they are not too many
   // Of engines that list edges: what the batch itself did to edges that are there after it.
   EdgeRun edges_added, edges_reattributed, edges_reweighted;
   std::vector<StageStats> stages;
@@ -116,6 +126,9 @@ class Engine {
   virtual std::int64_t note_changes() = 0;  // changed and new vertices are noted from here on; the place of the next
   // Those noted since a place, ascending; none where there were so many that they are forgotten.
   virtual std::optional<std::vector<VertexId>> changed_since(std::int64_t place) const = 0;
+
+  // From the next batch on Changes has the rows that it moved, where they are at most so many; below 0: no more.
+  virtual void keep_moves(std::int64_t rows_max) = 0;
 
   // ---- on demand (the writer's place); no effect where nothing is pending
   virtual DemandStats demand(std::span<const std::int64_t> ids) = 0;  // brings these outputs up to date

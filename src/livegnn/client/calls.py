@@ -37,9 +37,10 @@ def reads(path: str, kind: Callable[..., Reply], **body: Any) -> ServiceCall[Rep
 
 
 def parser(kind: Callable[..., Reply]) -> Callable[[Any], Reply]:
-    """Makes a named tuple of a document; fields that it does not know are left out."""
+    """Makes a named tuple of a document; fields that it does not know are left out, and an older service's defaults."""
     names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
-    return lambda said: kind(*(said[name] for name in names))
+    defaults: Mapping[str, object] = kind._field_defaults  # type: ignore[attr-defined]
+    return lambda said: kind(*(said.get(name, defaults[name]) if name in defaults else said[name] for name in names))
 
 
 def apply(updates: UpdateList | Iterable[Update], key: str | None) -> ServiceCall[WriteReply]:

@@ -8,11 +8,15 @@ Prediction = int | float
 
 
 class WriteReply(NamedTuple):
-    """A write that is durable, and visible from `version` on. repeated: it was there before, by its key."""
+    """A write that is durable, and visible from `version` on.
+
+    repeated: it was there before, by its key.  offset: of its entry in the log, -1 from a service that does not say.
+    """
 
     version: int
     updates: int
     repeated: bool
+    offset: int = -1
 
 
 class RowsReply(NamedTuple):

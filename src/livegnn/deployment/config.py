@@ -120,7 +120,7 @@ class ServerConfig(_Table, frozen=True, kw_only=True):
     body_bytes_max: Positive = 1 << 24
     updates_max: Positive = 100_000  # of one request
     ids_max: Positive = 10_000  # vertices or pairs whose rows one request reads
-    connections_max: Positive = 512
+    connections_max: Positive = 2048  # more than changes.subscribers_max: each subscriber has one
 
 
 class TokenConfig(_Table, frozen=True, kw_only=True):

@@ -285,6 +285,10 @@ class Deployment:
         """Of the graph: each entry of the log is one version."""
         return self.graph.version
 
+    def offset_of(self, version: int) -> int:
+        """Of the log's entry that made a version."""
+        return version - self._first - 1
+
     def wait(self, version: int, timeout: float | None = None) -> None:
         """Waits until a version can be read. Raises: VersionPending after `timeout` seconds; UsageError when closed."""
         future = self.reached(version)

@@ -1,9 +1,9 @@
 """Hub: what each version changed for each engine, for as long as anyone follows it.
 
-    engine.on_change -> changed ids, their rows before (a snapshot of the version before) and after -> ring of versions
+    engine publishes a batch -> the rows that it moved, before and after (moves.py) -> ring of versions
                                                                       followers: a place in the ring each, and no more
 
-Until an engine has a follower, a batch costs one comparison, and no row is read. Recording begins with the first
+Until an engine has a follower, a batch costs one comparison, and no row is kept. Recording begins with the first
 follower, and goes on for `idle_s` after the last one, so that one that comes back finds what it missed. The ring drops
 the oldest versions beyond its bounds. A swap or a rescale gives every row anew: it empties the ring, and
 followers learn that all predictions are to be read again.
@@ -16,21 +16,17 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-import numpy as np
-
 from livegnn.deployment.config import ChangesConfig
-from livegnn.deployment.filters import ChangedVersion, ChangeFilter, MovedRows
-from livegnn.errors import ModelMismatch, UsageError, VertexUnknown
+from livegnn.deployment.filters import ChangedVersion, ChangeFilter
+from livegnn.deployment.moves import moved_rows
+from livegnn.errors import UsageError
 from livegnn.graph import Graph
 from livegnn.graph.consumers import VertexChange
 from livegnn.inference import Changes, Engine
-from livegnn.inference.views import SnapshotView
-from livegnn.types import AnyArray, Float32Array
 
 _log = logging.getLogger("livegnn")
 Reason: TypeAlias = Literal["ring", "model", "size", "fault"]  # why versions are not in the ring
@@ -155,7 +151,7 @@ class ChangeRecorder:
         self._lock = threading.Lock()  # of the count alone
         self._followers = 0
         self._left_at = 0.0
-        self._view: SnapshotView | None = None  # of the newest version; None while nothing is recorded
+        self._native: Any = None  # the engine's half that keeps what it moves; None while nothing is recorded
         self._batch: list[VertexChange] = []
         self._handle = engine.on_change(self._follow)
 
@@ -167,7 +163,7 @@ class ChangeRecorder:
             self._followers += 1
         try:
             with self._graph.host.lock:
-                if self._view is None:
+                if self._native is None:
                     self._begin()
         except BaseException:
             self.leave()
@@ -189,82 +185,60 @@ class ChangeRecorder:
     # ---- the applying thread, under the graph's lock
 
     def _begin(self) -> None:
-        self._view = self._opened()
-        self.ring.restart(self._view.version, "ring")
+        self.engine.refuse_closed("changes")
+        self._arm()
+        self.ring.restart(self.engine.version, "ring")
         self._graph.host.add_guard(self._note)
 
-    def _end(self) -> None:
-        if self._view is not None:
-            self._graph.host.drop_guard(self._note)
-            self._view.__exit__(None, None, None)
-            self._view = None
-            self.ring.restart(self.ring.head, "ring")
+    def _arm(self) -> None:
+        """Asks the engine as it is now for the rows that each batch moves."""
+        self._native = self.engine.native
+        self._native.keep_moves(self._config.keep_bytes // (8 * self.engine.model.output_width))
 
-    def _opened(self) -> SnapshotView:
-        return self.engine.snapshot().__enter__()
+    def _end(self) -> None:
+        if self._native is not None:
+            self._graph.host.drop_guard(self._note)
+            self._native.keep_moves(-1)
+            self._native = None
+            self.ring.restart(self.ring.head, "ring")
 
     def _note(self, batch: list[VertexChange]) -> None:
         self._batch = batch
 
     def _follow(self, changes: Changes) -> None:
-        if self._view is None:
+        if self._native is None:
             return
         if not self._followers and time.monotonic() - self._left_at > self._config.idle_s:
             self._end()
             return
-        with self._next() as (before, after):
-            batch, self._batch = self._batch, []
-            if before.version != changes.version - 1:
-                self.ring.restart(changes.version, "fault")
-                _log.error("[changes] expected version %d next, got %d", before.version + 1, changes.version)
-            elif len(changes) * self.engine.model.output_width * 8 > self._config.keep_bytes:
-                self.ring.restart(changes.version, "size")
-            else:
-                parts = dict(self._parts(changes, batch, before, after))
-                changed = ChangedVersion(changes.version, self.engine.model, self._reference(), parts)
-                self.ring.add(changes.version, changed if parts else None)
+        batch, self._batch = self._batch, []
+        try:
+            self._record(changes, batch)
+        except Exception:
+            _log.exception("[changes] reading version %d failed; followers miss it", changes.version)
+            self.ring.restart(changes.version, "fault")
         self._added()
+
+    def _record(self, changes: Changes, batch: list[VertexChange]) -> None:
+        version = changes.version
+        if self._native is not self.engine.native:  # it has another model or other scales
+            self.switched()
+        elif version != self.ring.head + 1:
+            self.ring.restart(version, "fault")
+            _log.error("[changes] expected version %d next, got %d", self.ring.head + 1, version)
+        elif (moves := changes.take_moves()) is None:
+            self.ring.restart(version, "size")
+        else:
+            parts = dict(moved_rows(self.engine, moves, batch))
+            changed = ChangedVersion(version, self.engine.model, self._reference(), parts)
+            self.ring.add(version, changed if parts else None)
 
     def switched(self) -> None:
         """After a swap or a rescale: every row is another one."""
-        if self._view is not None:
-            with self._next() as (_, after):
-                self.ring.restart(after.version, "model")
+        if self._native is not None:
+            self._arm()
+            self.ring.restart(self.engine.version, "model")
             self._added()
-
-    @contextmanager
-    def _next(self) -> Iterator[tuple[SnapshotView, SnapshotView]]:
-        """The views before and after. If reading them fails, followers miss the version."""
-        before = self._view
-        if before is None:
-            raise UsageError("[changes] expected a recorder at work, got one that rests; call join() first")
-        self._view = after = self._opened()
-        try:
-            yield before, after
-        except Exception:
-            _log.exception("[changes] reading version %d failed; followers miss it", after.version)
-            self.ring.restart(after.version, "fault")
-        finally:
-            before.__exit__(None, None, None)
-
-    def _parts(
-        self, changes: Changes, batch: list[VertexChange], before: SnapshotView, after: SnapshotView
-    ) -> Iterator[tuple[str | None, MovedRows]]:
-        types = self._graph.vertex_types
-        found: dict[str | None, AnyArray] = {None: changes.vertices} if types is None else dict(changes.vertices)
-        came: dict[str | None, set[Any]] = {}
-        went: dict[str | None, set[Any]] = {}
-        for one in batch:
-            (came if one.adds else went).setdefault(None if types is None else types[one.code], set()).add(one.id)
-        for vertex_type in dict.fromkeys((*found, *went)):
-            ids = found.get(vertex_type, np.zeros(0, np.int64))
-            gone = sorted(went.get(vertex_type, set()) - set(ids.tolist())) if vertex_type in went else []
-            try:
-                moved = _moved(ids, came.get(vertex_type, set()), gone, vertex_type, (before, after))
-            except ModelMismatch:  # a type that the model has no output for
-                continue
-            if len(moved.ids):
-                yield vertex_type, moved
 
 
 class Hub:
@@ -324,44 +298,3 @@ class Hub:
         """Ends recording."""
         for each in self._recorders.values():
             each.close()
-
-
-def _moved(
-    ids: AnyArray,
-    came: set[Any],
-    gone: list[Any],
-    vertex_type: str | None,
-    views: tuple[SnapshotView, SnapshotView],
-) -> MovedRows:
-    """Rows before and after. came: vertices that the batch added, some of which it may have removed first."""
-    before, after = views
-    k = len(ids)
-    if not came and not gone:
-        nothing = np.zeros(k, np.bool_)
-        old_rows = before.embeddings(ids, vertex_type=vertex_type)
-        return MovedRows(ids, old_rows, after.embeddings(ids, vertex_type=vertex_type), nothing, nothing)
-    new = np.zeros(k + len(gone), np.bool_)
-    if came:
-        for place in [place for place, each in enumerate(ids.tolist()) if each in came]:
-            new[place] = _row(before, ids[place : place + 1], vertex_type) is None
-    if came and gone:  # added and removed in one batch: there was a row only where it had been there before
-        gone = [each for each in gone if each not in came or _row(before, [each], vertex_type) is not None]
-        new = new[: k + len(gone)]
-    rows = after.embeddings(ids, vertex_type=vertex_type)
-    was: Float32Array = np.zeros((k + len(gone), rows.shape[1]), np.float32)
-    old = np.flatnonzero(~new[:k])
-    was[old] = before.embeddings(ids[old], vertex_type=vertex_type)
-    if not gone:
-        return MovedRows(ids, was, rows, new, np.zeros(k, np.bool_))
-    was[k:] = before.embeddings(gone, vertex_type=vertex_type)
-    names = np.array(gone, object if isinstance(gone[0], str) else np.int64)
-    is_gone = np.arange(k + len(gone)) >= k
-    now = np.concatenate([rows, np.zeros((len(gone), rows.shape[1]), np.float32)])
-    return MovedRows(np.concatenate([ids, names]) if k else names, was, now, new, is_gone)
-
-
-def _row(view: SnapshotView, ids: Any, vertex_type: str | None) -> Float32Array | None:
-    try:
-        return view.embeddings(ids, vertex_type=vertex_type)
-    except VertexUnknown:
-        return None

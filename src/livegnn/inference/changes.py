@@ -149,6 +149,13 @@ class Changes:
                 self._edges = self._edge_reader.changed(self._native)
         return self._edges
 
+    def take_moves(self) -> Any:
+        """(slots, how many of them are gone, is_new, rows before, rows after) of all that moved, for the first caller.
+
+        None where the engine's native half was not asked for them by keep_moves(), or they are too many.
+        """
+        return self._native.take_moves()
+
     @property
     def stats(self) -> Stats:
         """Counts per layer, path taken, seconds per phase."""

@@ -26,6 +26,7 @@ from typing import Any
 from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import files, frame
+from livegnn.log.checkpoints import Checkpoints
 from livegnn.log.interface import KEYS_KEPT_MAX, ByteLog, checked_seconds
 from livegnn.log.tail import ALL_SYNCED, Record, TailFile, sync_file, this_boot
 
@@ -118,6 +119,7 @@ class SqliteLog(ByteLog):
                 "name a file on a local disk"
             )
         self._database.execute(f"PRAGMA synchronous={synchronous}")
+        self._checkpoints = Checkpoints(self.path, self._database)
         tail_path = files.tail_path(self.path, self.name)
         if version != _FILE_VERSION or self._schema() is None or (accept_length and not tail_path.exists()):
             with self._transaction():
@@ -267,6 +269,7 @@ class SqliteLog(ByteLog):
             count, newest = offset + 1, frame.checksum_of(framed)
             after = (count, newest, ALL_SYNCED) if self._synced else (record.synced, newest, this_boot())
             self._tails.write("append", Record(count, *after), sync=self._synced)
+        self._checkpoints.appended(len(framed))
         return offset
 
     def _frames(self, first: int, last: int) -> list[bytes]:
@@ -291,6 +294,7 @@ class SqliteLog(ByteLog):
         return frames
 
     def _close(self) -> None:
+        self._checkpoints.close()
         if self._has_appended and not self._synced:
             with (  # a failure leaves what NORMAL promises
                 contextlib.suppress(LiveGnnError),
@@ -358,7 +362,8 @@ class SqliteLog(ByteLog):
         """Under the lock, with NORMAL: copies the journal into the file, and records how far both are synced."""
         record, tail = self._tails.read("committed"), self._length(self._table)
         self._check_length("committed", record, tail)
-        is_busy, pages, copied = self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        with self._checkpoints.lock:
+            is_busy, pages, copied = self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if is_busy or pages != copied:  # another one is under way, or a reader still needs the file as it was
             return
         self._committed_seen = tail - 1  # all of the journal is in the file, and both are synced

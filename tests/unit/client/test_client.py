@@ -91,8 +91,8 @@ def test_every_verb_says_what_the_engine_says(tmp_path):
         engine = live.engine("scores")
         live.registry.add("fraud", model(3))
         updates = UpdateList().add_edge(4, 2).set_features(3, [1, 2, 3, 4]).remove_edge(4, 2).add_edge(4, 2)
-        assert client.apply(updates, key="a") == (1, 4, False)
-        assert client.apply(updates, key="a") == (1, 4, True)
+        assert client.apply(updates, key="a") == (1, 4, False, 0)
+        assert client.apply(updates, key="a") == (1, 4, True, 0)
         assert client.apply([{"op": "add_vertex", "u": 30, "x": [0, 0, 0, 1]}]).version == 2
         assert client.wait(2) == client.version() == client.health().version == 2
         assert client.ready()
@@ -226,7 +226,7 @@ def test_a_write_is_sent_again_with_its_key():
     again = (error("Overloaded", True), error("LogUnavailable", True))
     answers = (None, (429, {}, again[0]), (500, {}, again[1]), APPLIED)
     with scripted(*answers) as (url, seen), lg.Client(url, retry=QUICK) as client:
-        assert client.apply([{"op": "add_edge", "u": 1, "v": 2}]) == (7, 1, True)
+        assert client.apply([{"op": "add_edge", "u": 1, "v": 2}]) == (7, 1, True, -1)
     keys = {headers["Idempotency-Key"] for _, headers, _ in seen}
     assert (len(seen), len(keys), len({body for *_, body in seen})) == (4, 1, 1)
 

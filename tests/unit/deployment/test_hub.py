@@ -48,21 +48,59 @@ def test_filters_let_through_what_full_predictions_say(kind, width):
     hub.close()
 
 
-def test_nothing_is_read_while_nobody_follows(monkeypatch):
+def test_no_rows_are_kept_while_nobody_follows():
     world = ChangingWorld("dense").with_engine()
+    kept = []
+    world.engine.on_change(lambda changes: kept.append(changes.take_moves() is not None))  # before the hub takes them
     hub = hub_of(world, idle_s=0)
-    opened = []
-    snapshot = world.engine.snapshot
-    monkeypatch.setattr(world.engine, "snapshot", lambda: opened.append(1) or snapshot())
     world.engine.apply(world.batch())
-    assert (opened, hub.size) == ([], (0, 0))
-    with hub.follow(ChangeFilter("scores")) as follow:
+    with hub.follow(ChangeFilter("scores")):
         world.engine.apply(world.batch())
-        assert (follow.since(0).floor, follow.head) == (1, 2)
-        assert len(opened) == 2
     world.engine.apply(world.batch())  # ends the recording
     world.engine.apply(world.batch())
-    assert (len(opened), hub.size) == (2, (0, 0))
+    assert (kept, hub.size) == ([False, True, True, False], (0, 0))
+
+
+@pytest.mark.parametrize("kind", ["integer", "text", "typed"])
+def test_ids_that_change_slots_within_a_batch_keep_their_rows(kind):
+    world = ChangingWorld(kind).with_engine()
+    of_type = {} if world.vertex_type is None else {"vertex_type": world.vertex_type}
+    hub = hub_of(world)
+    row = np.ones(4, np.float32)
+    with hub.follow(ChangeFilter("scores", vertex_type=world.vertex_type)) as follow:
+        before = world.rows()
+        updates = lg.Updates()
+        gone, back = world.name(3), world.name(4)
+        for vertex in (gone, back):  # `back` then takes the slot of `gone`
+            updates.remove_vertex(vertex, **of_type)
+        updates.add_vertex(back, row, **of_type)
+        for new in (world.name(30), world.name(31)):  # one in the other free slot, which comes and goes
+            updates.add_vertex(new, row, **of_type)
+        updates.remove_vertex(world.name(31), **of_type)
+        world.engine.apply(updates)
+        world.live = [each for each in world.live if each != gone] + [world.name(30)]
+        after = world.rows()
+        wanted = ChangeFilter("scores", vertex_type=world.vertex_type, column=1)
+        table = ChangeTable(follow.since(0).versions, world.vertex_type, None)
+        found = {change[0]: change[1:] for change in table.changes(wanted, table.places(wanted))}
+        same(found, expected(before, after, wanted))
+        assert found[gone][1] is None
+        assert found[world.name(30)][0] is None
+        assert None not in found[back]
+    hub.close()
+
+
+def test_an_engine_that_is_swapped_by_itself_says_so():
+    world = ChangingWorld("dense").with_engine()
+    hub = hub_of(world)
+    with hub.follow(ChangeFilter("scores")) as follow:
+        world.engine.apply(world.batch())
+        world.engine.swap(ChangingWorld("dense", seed=4).model)
+        world.engine.apply(world.batch())
+        assert follow.since(1) == ([], 2, "model", 2)
+        world.engine.apply(world.batch())
+        assert [each.version for each in follow.since(2).versions] == [3]
+    hub.close()
 
 
 def test_versions_stay_for_one_that_comes_back_in_time():

@@ -57,11 +57,15 @@ class SwapBody(RequestBody, kw_only=True):
 
 
 class AppliedAnswer(Struct, frozen=True):
-    """A batch that is durable and visible from `version` on. repeated: its Idempotency-Key had come before."""
+    """A batch that is durable and visible from `version` on.
+
+    repeated: its Idempotency-Key had come before.  offset: of its entry in the log.
+    """
 
     version: int
     updates: int
     repeated: bool
+    offset: int
 
 
 class RowsAnswer(Struct, frozen=True):

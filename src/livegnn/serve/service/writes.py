@@ -12,28 +12,32 @@ from litestar.di import NamedDependency
 from litestar.openapi.spec import OpenAPIFormat, OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from litestar.params import HeaderParameter, JSONBody
 
+from livegnn.deployment import Applied
 from livegnn.graph import Updates
 from livegnn.optional import need
 from livegnn.serve.envelope import Refused
+from livegnn.serve.frames import CONTENT_TYPE as FRAME
 from livegnn.serve.json_bodies import decode_updates
 from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
 from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.update_frames import decode_updates as decode_frame
 from livegnn.serve.writing import JSON
 
 ARROW = "application/vnd.apache.arrow.stream"
-_DECODED_AT_ONCE = 1 << 14  # bytes of JSON that the event loop may decode itself
+_DECODED_AT_ONCE = 1 << 14  # bytes of a body that the event loop may decode itself
 _KEY = HeaderParameter(name="Idempotency-Key", required=False, max_length=255, description="names this write")
 
 
 @dataclass
 class _UpdatesOperation(Operation):
-    """Describes the body, which the route reads itself, since it may be Arrow."""
+    """Describes the body, which the route reads itself, since it may be Arrow or a frame."""
 
     def __post_init__(self) -> None:
         items = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
         batch = Schema(type=OpenAPIType.OBJECT, properties={"updates": items}, required=["updates"])
         stream = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
-        content = {JSON: OpenAPIMediaType(schema=batch), ARROW: OpenAPIMediaType(schema=stream)}
+        content = {JSON: OpenAPIMediaType(schema=batch)}
+        content |= {form: OpenAPIMediaType(schema=stream) for form in (ARROW, FRAME)}
         self.request_body = RequestBody(content=content, required=True)
 
 
@@ -45,8 +49,8 @@ async def updates(
 ) -> AppliedAnswer:
     """Applies a batch, all or none; answers when it is durable and visible.
 
-    JSON {"updates": [...]}, each with "op", the name of a method of livegnn.Updates, and its arguments by name; or an
-    Arrow stream of the columns of Updates.from_arrow.
+    JSON {"updates": [...]}, each with "op", the name of a method of livegnn.Updates, and its arguments by name; an
+    Arrow stream of the columns of Updates.from_arrow; or a frame of livegnn.serve.update_frames.
     """
     body = await request.body()
     form = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -63,7 +67,11 @@ async def updates(
     digest = None if idempotency_key is None else hashlib.blake2b(body, digest_size=16).hexdigest()
     future = context.deployment.submit(batch, key=idempotency_key, digest=digest)
     done = await asyncio.wrap_future(future)
-    return AppliedAnswer(done.version, done.updates, done.repeated)
+    return _answer(context, done)
+
+
+def _answer(context: ServiceContext, done: Applied) -> AppliedAnswer:
+    return AppliedAnswer(*done, context.deployment.offset_of(done.version))
 
 
 def _of_arrow(body: bytes, most: int) -> Updates:
@@ -79,14 +87,14 @@ def _of_arrow(body: bytes, most: int) -> Updates:
     return Updates.from_arrow(table)
 
 
-_READERS = {JSON: decode_updates, ARROW: _of_arrow}
+_READERS = {JSON: decode_updates, ARROW: _of_arrow, FRAME: decode_frame}
 
 
 @post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
 async def swap(data: JSONBody[SwapBody], context: NamedDependency[ServiceContext]) -> AppliedAnswer:
     """A model of the registry takes over, as an entry of the log; the old one serves until then."""
     done = await context.aside(lambda: context.deployment.swap(data.engine, data.model))
-    return AppliedAnswer(done.version, done.updates, done.repeated)
+    return _answer(context, done)
 
 
 @post("/v1/admin/snapshot", status_code=200, summary="Write a snapshot")

@@ -1,0 +1,1 @@
+"""Benchmarks of a deployment and its service."""
