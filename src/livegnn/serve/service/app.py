@@ -1,6 +1,7 @@
 """The ASGI application of a deployment.
 
     LimitedConnection (connections.py) -> Service: host, token, body within limits -> Litestar: routes -> answer
+                                                                                   -> POST /v1/updates, at once
 
 Service does what every request needs before a route sees it, as Application does for a sample server: it looks at
 host, origin and token before it reads a body, and reads the body within its limits. Litestar routes, decodes bodies
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
@@ -108,11 +110,25 @@ class Service:
                     check_local(scope["headers"])
                 self._access.check(path, headers.get(b"authorization", b""))
                 body = await read_body(headers, receive, self.limits, lease)
-                await self._routes(scope, _given(body, receive), answering)  # type: ignore[arg-type]
+                if route == writes.UPDATES and scope["method"] == "POST":
+                    await self._update(headers, body, answering)
+                else:
+                    await self._routes(scope, _given(body, receive), answering)  # type: ignore[arg-type]
             except Exception as error:  # every error leaves in the envelope
                 await answering.fail(error)
             finally:
                 self._metrics.observe(route, answering.status, time.perf_counter() - start)
+
+    async def _update(self, headers: dict[bytes, bytes], body: bytes, answering: _Answering) -> None:
+        """The route that decides the rate of updates, without what Litestar adds to a request: a fifth of its time."""
+        key = headers.get(b"idempotency-key")
+        form = headers.get(b"content-type", b"").decode("latin-1")
+        try:
+            done = await writes.applied(self.context, form, None if key is None else key.decode("latin-1"), body)
+        except Overloaded as error:
+            await answering.fail(error, 429)
+        else:
+            await answering.answer(msgspec.json.encode(done))
 
 
 class _Answering:
@@ -147,13 +163,18 @@ class _Answering:
         limits = self._service.limits
         await write(self._scope, self._send, answer, headers, self._service.traffic, limits.answer_ms_max)
 
-    async def fail(self, error: Exception) -> None:
+    async def answer(self, body: bytes, status: int = 200) -> None:
+        """A whole answer in JSON."""
+        self.status, self._start = status, {"headers": [(b"content-type", JSON.encode())]}
+        await self._whole(body)
+
+    async def fail(self, error: Exception, status: int | None = None) -> None:
+        """An error in its envelope. status: in place of the error's own."""
         if self._begun:
             raise error
         self._lease.hold(0)
-        self.status, body = enveloped(error)
-        self._start = {"headers": [(b"content-type", JSON.encode())]}
-        await self._whole(body)
+        own, body = enveloped(error)
+        await self.answer(body, own if status is None else status)
 
 
 _OWN = (b"content-type", b"content-length")  # headers that write() sends

@@ -13,6 +13,7 @@ from litestar.openapi.spec import OpenAPIFormat, OpenAPIMediaType, OpenAPIType, 
 from litestar.params import HeaderParameter, JSONBody
 
 from livegnn.deployment import Applied
+from livegnn.deployment.keys import KEY_LENGTH_MAX
 from livegnn.graph import Updates
 from livegnn.optional import need
 from livegnn.serve.envelope import Refused
@@ -25,7 +26,10 @@ from livegnn.serve.writing import JSON
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DECODED_AT_ONCE = 1 << 14  # bytes of a body that the event loop may decode itself
-_KEY = HeaderParameter(name="Idempotency-Key", required=False, max_length=255, description="names this write")
+_KEY = HeaderParameter(
+    name="Idempotency-Key", required=False, max_length=KEY_LENGTH_MAX, description="names this write"
+)
+UPDATES = "/v1/updates"
 
 
 @dataclass
@@ -41,7 +45,7 @@ class _UpdatesOperation(Operation):
         self.request_body = RequestBody(content=content, required=True)
 
 
-@post("/v1/updates", status_code=200, summary="Apply a batch of updates", operation_class=_UpdatesOperation)
+@post(UPDATES, status_code=200, summary="Apply a batch of updates", operation_class=_UpdatesOperation)
 async def updates(
     request: Request[Any, Any, Any],
     context: NamedDependency[ServiceContext],
@@ -52,8 +56,12 @@ async def updates(
     JSON {"updates": [...]}, each with "op", the name of a method of livegnn.Updates, and its arguments by name; an
     Arrow stream of the columns of Updates.from_arrow; or a frame of livegnn.serve.update_frames.
     """
-    body = await request.body()
-    form = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    return await applied(context, request.headers.get("content-type", ""), idempotency_key, await request.body())
+
+
+async def applied(context: ServiceContext, content_type: str, key: str | None, body: bytes) -> AppliedAnswer:
+    """What POST /v1/updates does with a body. Service calls it for every such request: see app.py."""
+    form = content_type.split(";")[0].strip().lower()
     read = _READERS.get(form)
     if read is None:
         raise Refused(
@@ -61,12 +69,14 @@ async def updates(
             "ContentTypeUnknown",
             f"[updates] expected {' or '.join(_READERS)}, got {form or 'none'}; name the body's form",
         )
+    if key is not None and len(key) > KEY_LENGTH_MAX:
+        limit = f"[updates] expected Idempotency-Key of up to {KEY_LENGTH_MAX} characters, got {len(key)}; shorten it"
+        raise Refused(400, "BodyInvalid", limit)
     most = context.limits.updates_max
     small = form != ARROW and len(body) <= _DECODED_AT_ONCE
     batch = read(body, most) if small else await context.aside(lambda: read(body, most))
-    digest = None if idempotency_key is None else hashlib.blake2b(body, digest_size=16).hexdigest()
-    future = context.deployment.submit(batch, key=idempotency_key, digest=digest)
-    done = await asyncio.wrap_future(future)
+    digest = None if key is None else hashlib.blake2b(body, digest_size=16).hexdigest()
+    done = await asyncio.wrap_future(context.deployment.submit(batch, key=key, digest=digest))
     return _answer(context, done)
 
 
