@@ -8,7 +8,9 @@ from livegnn.client.edits import UpdateList
 from livegnn.client.events import ChangeEvent, MissedEvent
 from livegnn.client.replies import (
     HealthReply,
+    LinksReply,
     ModelsReply,
+    NextReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -27,8 +29,10 @@ __all__ = [
     "ChangeStream",
     "Client",
     "HealthReply",
+    "LinksReply",
     "MissedEvent",
     "ModelsReply",
+    "NextReply",
     "PredictionsReply",
     "RetryPolicy",
     "RowsReply",

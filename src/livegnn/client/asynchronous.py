@@ -14,7 +14,9 @@ from livegnn.client.edits import Update, UpdateList, Vertex, items_of
 from livegnn.client.events import Event, EventReader, decoded
 from livegnn.client.replies import (
     HealthReply,
+    LinksReply,
     ModelsReply,
+    NextReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -60,6 +62,12 @@ class AsyncClient:
         """
         return await self._do(calls.apply(updates, key))
 
+    async def apply_body(self, body: bytes, content_type: str, *, key: str | None = None) -> WriteReply:
+        """Applies a batch in another form, as apply(): an Arrow stream of the columns of livegnn.Updates.from_arrow, or
+        a frame of livegnn.serve.update_frames.
+        """
+        return await self._do(calls.apply_body(body, content_type, key))
+
     async def swap(self, engine: str, model: str) -> WriteReply:
         """Changes an engine to a model of the registry, "NAME" or "NAME/VERSION". Not sent again by itself."""
         body = {"engine": engine, "model": model}
@@ -85,6 +93,22 @@ class AsyncClient:
         of = {"engine": engine, "vertex_type": vertex_type, "output": output}
         when = {"at_least": at_least, "timeout_ms": timeout_ms}
         return await self._do(reads("/v1/embeddings", RowsReply, ids=list(ids), **of, **when))
+
+    async def embeddings_body(
+        self,
+        ids: Iterable[Vertex],
+        accept: str,
+        *,
+        engine: str | None = None,
+        vertex_type: str | None = None,
+        output: str | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> bytes:
+        """Output rows in another form, for large reads: an Arrow stream with the columns id and row, or a frame."""
+        of = {"engine": engine, "vertex_type": vertex_type, "output": output}
+        when = {"at_least": at_least, "timeout_ms": timeout_ms}
+        return await self._do(calls.raw("/v1/embeddings", accept, ids=list(ids), **of, **when))
 
     async def predict(
         self,
@@ -155,6 +179,62 @@ class AsyncClient:
     async def sample(self, seeds: Iterable[Vertex], **options: Any) -> dict[str, Any]:
         """Samples that are kept ready, as POST /v1/sample gives them; options: of its body."""
         return await self._do(ServiceCall("POST", "/v1/sample", dict, {"seeds": list(seeds), **options}))
+
+    # ---- temporal engines, and models of samplers. time: one for all, or one for each row
+
+    async def temporal_embeddings(
+        self,
+        name: str,
+        ids: Iterable[Vertex],
+        time: int | Sequence[int],
+        *,
+        vertex_type: str | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> RowsReply:
+        """Rows of vertices at times, by the temporal engine of that name."""
+        of = {"vertex_type": vertex_type, "at_least": at_least, "timeout_ms": timeout_ms}
+        path = f"/v1/temporal/{in_path(name)}/embeddings"
+        return await self._do(reads(path, RowsReply, ids=list(ids), time=time, **of))
+
+    async def links(
+        self,
+        name: str,
+        pairs: Iterable[tuple[Vertex, Vertex]],
+        time: int | Sequence[int],
+        *,
+        edge_type: str | Sequence[str] | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> LinksReply:
+        """Probabilities of links at times, by the temporal engine of that name."""
+        of = {"edge_type": edge_type, "at_least": at_least, "timeout_ms": timeout_ms}
+        path = f"/v1/temporal/{in_path(name)}/links"
+        return await self._do(reads(path, LinksReply, pairs=list(pairs), time=time, **of))
+
+    async def next(
+        self,
+        src: Iterable[Vertex],
+        time: int | Sequence[int],
+        *,
+        temporal: str | None = None,
+        candidates: Iterable[Vertex] | None = None,
+        k: int = 10,
+        edge_type: str | Sequence[str] | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> NextReply:
+        """The k most probable destinations of each source at a time. temporal: the engine's name, where several are."""
+        among = None if candidates is None else list(candidates)
+        of = {"temporal": temporal, "edge_type": edge_type, "at_least": at_least, "timeout_ms": timeout_ms}
+        return await self._do(reads("/v1/next", NextReply, src=list(src), time=time, candidates=among, k=k, **of))
+
+    async def sampler_predict(
+        self, name: str, seeds: Iterable[Vertex], *, at_least: int | None = None, timeout_ms: float | None = None
+    ) -> RowsReply:
+        """What the model of the sampler of that name gives for the samples of seeds."""
+        path = f"/v1/samplers/{in_path(name)}/predict"
+        return await self._do(reads(path, RowsReply, seeds=list(seeds), at_least=at_least, timeout_ms=timeout_ms))
 
     # ---- the service
 
@@ -245,7 +325,7 @@ class AsyncClient:
                 await asyncio.sleep(self._retry.wait_s(attempt))
                 continue
             if response.is_success:
-                return call.parse(response.json())
+                return call.parse(response.content if call.is_raw else response.json())
             error = refusal(response.status_code, response.content)
             if is_last or not is_worth_repeating(response.status_code, error):
                 raise error
@@ -259,6 +339,7 @@ class AsyncClient:
                 call.method,
                 call.path,
                 json=call.body,
+                content=call.content,
                 params=list(call.params),
                 headers=dict(call.headers),
                 timeout=self._timeout_s + call.extra_s,

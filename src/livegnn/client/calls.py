@@ -12,6 +12,8 @@ from livegnn.client.edits import Update, UpdateList, Vertex, items_of
 from livegnn.client.replies import WriteReply
 
 Reply = TypeVar("Reply")
+ARROW = "application/vnd.apache.arrow.stream"
+FRAME = "application/vnd.livegnn.frame"
 Fields = TypeVar("Fields", bound=NamedTuple)
 
 
@@ -27,6 +29,8 @@ class ServiceCall(Generic[Reply]):
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
     extra_s: float = 0.0  # that the service may wait before it answers
+    content: bytes | None = None  # a body that is not JSON
+    is_raw: bool = False  # parse gets the bytes of the answer
 
 
 def reads(path: str, kind: Callable[..., Reply], **body: Any) -> ServiceCall[Reply]:
@@ -47,6 +51,18 @@ def apply(updates: UpdateList | Iterable[Update], key: str | None) -> ServiceCal
     """A batch with a key, so that it may be sent again."""
     headers = {"Idempotency-Key": str(uuid.uuid4()) if key is None else key}
     return ServiceCall("POST", "/v1/updates", parser(WriteReply), {"updates": items_of(updates)}, headers=headers)
+
+
+def apply_body(body: bytes, content_type: str, key: str | None) -> ServiceCall[WriteReply]:
+    """A batch in a form of its own, with a key."""
+    headers = {"Idempotency-Key": str(uuid.uuid4()) if key is None else key, "Content-Type": content_type}
+    return ServiceCall("POST", "/v1/updates", parser(WriteReply), headers=headers, content=body)
+
+
+def raw(path: str, accept: str, **body: Any) -> ServiceCall[bytes]:
+    """A read whose answer is kept in the form that it comes in."""
+    call = reads(path, WriteReply, **body)
+    return ServiceCall("POST", path, bytes, call.body, headers={"Accept": accept}, extra_s=call.extra_s, is_raw=True)
 
 
 def change_params(

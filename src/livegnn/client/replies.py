@@ -66,6 +66,25 @@ class WhatIfReply(NamedTuple):
     then: list[Prediction]
 
 
+class LinksReply(NamedTuple):
+    """One probability for each pair, all of one version."""
+
+    version: int
+    engine: str
+    model: str
+    probabilities: list[float]
+
+
+class NextReply(NamedTuple):
+    """For each source the most probable destinations, best first, all of one version."""
+
+    version: int
+    engine: str
+    model: str
+    dst: list[list[int | str]]
+    probabilities: list[list[float]]
+
+
 class ModelsReply(NamedTuple):
     """engines: their models.  registry: names and versions.  shadows: what they have found, by engine."""
 

@@ -13,7 +13,9 @@ from livegnn.client.edits import Update, UpdateList, Vertex, items_of
 from livegnn.client.events import Event, EventReader, decoded
 from livegnn.client.replies import (
     HealthReply,
+    LinksReply,
     ModelsReply,
+    NextReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -59,6 +61,12 @@ class Client:
         """
         return self._do(calls.apply(updates, key))
 
+    def apply_body(self, body: bytes, content_type: str, *, key: str | None = None) -> WriteReply:
+        """Applies a batch in another form, as apply(): an Arrow stream of the columns of livegnn.Updates.from_arrow, or
+        a frame of livegnn.serve.update_frames.
+        """
+        return self._do(calls.apply_body(body, content_type, key))
+
     def swap(self, engine: str, model: str) -> WriteReply:
         """Changes an engine to a model of the registry, "NAME" or "NAME/VERSION". Not sent again by itself."""
         body = {"engine": engine, "model": model}
@@ -84,6 +92,22 @@ class Client:
         of = {"engine": engine, "vertex_type": vertex_type, "output": output}
         when = {"at_least": at_least, "timeout_ms": timeout_ms}
         return self._do(reads("/v1/embeddings", RowsReply, ids=list(ids), **of, **when))
+
+    def embeddings_body(
+        self,
+        ids: Iterable[Vertex],
+        accept: str,
+        *,
+        engine: str | None = None,
+        vertex_type: str | None = None,
+        output: str | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> bytes:
+        """Output rows in another form, for large reads: an Arrow stream with the columns id and row, or a frame."""
+        of = {"engine": engine, "vertex_type": vertex_type, "output": output}
+        when = {"at_least": at_least, "timeout_ms": timeout_ms}
+        return self._do(calls.raw("/v1/embeddings", accept, ids=list(ids), **of, **when))
 
     def predict(
         self,
@@ -154,6 +178,62 @@ class Client:
     def sample(self, seeds: Iterable[Vertex], **options: Any) -> dict[str, Any]:
         """Samples that are kept ready, as POST /v1/sample gives them; options: of its body."""
         return self._do(ServiceCall("POST", "/v1/sample", dict, {"seeds": list(seeds), **options}))
+
+    # ---- temporal engines, and models of samplers. time: one for all, or one for each row
+
+    def temporal_embeddings(
+        self,
+        name: str,
+        ids: Iterable[Vertex],
+        time: int | Sequence[int],
+        *,
+        vertex_type: str | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> RowsReply:
+        """Rows of vertices at times, by the temporal engine of that name."""
+        of = {"vertex_type": vertex_type, "at_least": at_least, "timeout_ms": timeout_ms}
+        path = f"/v1/temporal/{in_path(name)}/embeddings"
+        return self._do(reads(path, RowsReply, ids=list(ids), time=time, **of))
+
+    def links(
+        self,
+        name: str,
+        pairs: Iterable[tuple[Vertex, Vertex]],
+        time: int | Sequence[int],
+        *,
+        edge_type: str | Sequence[str] | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> LinksReply:
+        """Probabilities of links at times, by the temporal engine of that name."""
+        of = {"edge_type": edge_type, "at_least": at_least, "timeout_ms": timeout_ms}
+        path = f"/v1/temporal/{in_path(name)}/links"
+        return self._do(reads(path, LinksReply, pairs=list(pairs), time=time, **of))
+
+    def next(
+        self,
+        src: Iterable[Vertex],
+        time: int | Sequence[int],
+        *,
+        temporal: str | None = None,
+        candidates: Iterable[Vertex] | None = None,
+        k: int = 10,
+        edge_type: str | Sequence[str] | None = None,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> NextReply:
+        """The k most probable destinations of each source at a time. temporal: the engine's name, where several are."""
+        among = None if candidates is None else list(candidates)
+        of = {"temporal": temporal, "edge_type": edge_type, "at_least": at_least, "timeout_ms": timeout_ms}
+        return self._do(reads("/v1/next", NextReply, src=list(src), time=time, candidates=among, k=k, **of))
+
+    def sampler_predict(
+        self, name: str, seeds: Iterable[Vertex], *, at_least: int | None = None, timeout_ms: float | None = None
+    ) -> RowsReply:
+        """What the model of the sampler of that name gives for the samples of seeds."""
+        path = f"/v1/samplers/{in_path(name)}/predict"
+        return self._do(reads(path, RowsReply, seeds=list(seeds), at_least=at_least, timeout_ms=timeout_ms))
 
     # ---- the service
 
@@ -244,7 +324,7 @@ class Client:
                 time.sleep(self._retry.wait_s(attempt))
                 continue
             if response.is_success:
-                return call.parse(response.json())
+                return call.parse(response.content if call.is_raw else response.json())
             error = refusal(response.status_code, response.content)
             if is_last or not is_worth_repeating(response.status_code, error):
                 raise error
@@ -258,6 +338,7 @@ class Client:
                 call.method,
                 call.path,
                 json=call.body,
+                content=call.content,
                 params=list(call.params),
                 headers=dict(call.headers),
                 timeout=self._timeout_s + call.extra_s,

@@ -17,10 +17,12 @@ from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import KeptKeys
 from livegnn.deployment.note import decode_note
 from livegnn.deployment.snapshots import Captured, EngineEntry, EnginePart
+from livegnn.deployment.temporal import joined, remade
 from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, UsageError
 from livegnn.graph import Graph
 from livegnn.inference import Engine, storage
 from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
+from livegnn.temporal.switches import KIND as TEMPORAL_SWAP
 
 _KEYS_MAX = 2**31
 
@@ -45,6 +47,7 @@ class _Replayed:
             name: Engine(part.model, self.graph, scales=part.scales, name=name)
             for name, part in captured.engines.items()
         }
+        self.temporal = {name: remade(name, part, self.graph) for name, part in captured.temporal.items()}
 
     def to(self, log: UpdateLog, offset: int) -> None:
         """Applies the entries before `offset`. Raises: LogDamaged, UsageError."""
@@ -60,6 +63,12 @@ class _Replayed:
             known = self.entries.get(switch.name, EngineEntry("", ""))
             self.entries[switch.name] = EngineEntry(note.model, note.configured or known.configured)
 
+        if switch is not None and switch.kind == TEMPORAL_SWAP:
+            if switch.name not in self.temporal:
+                self.temporal[switch.name] = joined(switch, self.graph)
+            use = self.temporal[switch.name]
+            use.key, use.configured = note.model, note.configured or use.configured
+
     def differs(self, other: _Replayed) -> str:
         """How another state of the same version is not this one, "" if it is."""
         if self.graph.digest() != other.graph.digest():
@@ -69,6 +78,9 @@ class _Replayed:
         for name, engine in other.engines.items():
             if engine.state_digest() != self.engines[name].state_digest():
                 return f"another state of engine {name!r} than the replay of the log"
+        for name, use in other.temporal.items():
+            if name not in self.temporal or use.engine.state_digest() != self.temporal[name].engine.state_digest():
+                return f"another state of temporal engine {name!r} than the replay of the log"
         if other.keys.rows() != self.keys.rows()[-len(other.keys) :][: len(other.keys)]:
             return "other keys than the replay of the log"
         return ""
@@ -79,7 +91,8 @@ class _Replayed:
             name: EnginePart(engine.model, engine.scales, engine.settings, self.entries[name])
             for name, engine in self.engines.items()
         }
-        return Captured(self.graph.version, 0, self.graph.to_arrays(), parts, self.keys.rows())
+        temporal = {name: use.part() for name, use in self.temporal.items()}
+        return Captured(self.graph.version, 0, self.graph.to_arrays(), parts, self.keys.rows(), temporal=temporal)
 
 
 def verify(data: Path, url: str = "", progress: Callable[[str], object] = lambda text: None) -> list[Finding]:

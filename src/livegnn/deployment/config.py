@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from livegnn.deployment.config_temporal import TemporalConfig
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import FileMissing, ValueInvalid
 
@@ -90,10 +91,13 @@ class ReadoutConfig(_Table, frozen=True, kw_only=True):
 
 
 class PreSamplerConfig(_Table, frozen=True, kw_only=True):
-    """One lg.PreSampler."""
+    """One lg.PreSampler, and where it has a model a lg.SampleServer."""
 
     name: Name
     query: str  # in the text form of docs/queries.md
+    model: str = ""  # NAME/VERSION of the registry: a torch module, by class path or pickle
+    inputs: Literal["tree", "pyg", "data"] = "tree"  # what the model gets: docs/serving.md
+    merge: bool = False
     seed: Count = 0
     edge_data: bool = False
     threads: Count = 0
@@ -144,12 +148,14 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     engine: tuple[EngineConfig, ...] = ()
     readout: tuple[ReadoutConfig, ...] = ()
     sampler: tuple[PreSamplerConfig, ...] = ()
+    temporal: tuple[TemporalConfig, ...] = ()
     token: tuple[TokenConfig, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Of all consumers."""
-        return [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
+        names = [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
+        return names + [one.name for one in self.temporal]
 
 
 def read_config(path: Path) -> DeploymentConfig:
@@ -181,6 +187,12 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
             raise ValueInvalid(
                 f"[{where}] expected the engine of readout {readout.name!r} among {known}, got {readout.engine!r}; "
                 "name one"
+            )
+    for sampler in config.sampler:
+        if sampler.model and "/" not in sampler.model:
+            raise ValueInvalid(
+                f"[{where}] expected the model of sampler {sampler.name!r} as NAME/VERSION, got {sampler.model!r}; no "
+                "entry of the log says which version answers, so name it"
             )
     return config
 

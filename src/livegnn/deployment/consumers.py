@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from livegnn.deployment.config import DeploymentConfig, EngineConfig
 from livegnn.deployment.registry import Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.snapshots import EngineEntry, EnginePart
+from livegnn.deployment.temporal import TemporalPart, TemporalUse, made
+from livegnn.deployment.training import TrainingThread
 from livegnn.graph import Graph
 from livegnn.inference import Engine, Readout
 from livegnn.models.model import Model
-from livegnn.sampling import PreSampler
+from livegnn.sampling import PreSampler, SampleServer
 from livegnn.sampling.queries.query import Query
+
+if TYPE_CHECKING:
+    from livegnn.temporal.models.interface import TemporalModel
+    from livegnn.temporal.report import RoundReport
 
 SHADOW_SUFFIX = ".shadow"
 _log = logging.getLogger("livegnn")
 
 
 class Consumers:
-    """The engines, readouts and samplers of a deployment, by name.
+    """The engines, readouts, samplers and temporal engines of a deployment, by name. servers: one for each sampler.
 
     An engine of a snapshot goes on with the model, the scales and the registry key that it had: a newer version in the
     registry takes over by a swap alone, which is an entry of the log. Options that change no output (threads, mode,
@@ -31,7 +38,12 @@ class Consumers:
     """
 
     def __init__(
-        self, config: DeploymentConfig, graph: Graph, registry: Registry, stored: Mapping[str, EnginePart]
+        self,
+        config: DeploymentConfig,
+        graph: Graph,
+        registry: Registry,
+        stored: Mapping[str, EnginePart],
+        temporal: Mapping[str, TemporalPart],
     ) -> None:
         self.engines: dict[str, Engine] = {}
         self.shadows: dict[str, Shadow] = {}
@@ -39,8 +51,13 @@ class Consumers:
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
         self.samplers: dict[str, PreSampler] = {}
+        self.servers: dict[str, SampleServer] = {}
+        self.temporal: dict[str, TemporalUse] = {}
+        self.training: dict[str, TrainingThread] = {}
         try:
             self._make(config, graph, registry, stored)
+            for one in config.temporal:
+                self.temporal[one.name] = made(one, registry, graph, temporal.get(one.name))
         except BaseException:
             self.close()
             raise
@@ -64,7 +81,10 @@ class Consumers:
         for sampler in config.sampler:
             options: dict[str, Any] = {"seed": sampler.seed, "edge_data": sampler.edge_data}
             wanted = Query.parse(sampler.query)
-            self.samplers[sampler.name] = PreSampler(graph, wanted, threads=sampler.threads or None, **options)
+            source = PreSampler(graph, wanted, threads=sampler.threads or None, **options)
+            self.samplers[sampler.name] = source
+            module = registry.module(registry.key(sampler.model))[0] if sampler.model else None
+            self.servers[sampler.name] = SampleServer(source, module, inputs=sampler.inputs, merge=sampler.merge)
 
     def _add_engine(
         self,
@@ -114,8 +134,24 @@ class Consumers:
             for name, engine in self.engines.items()
         }
 
+    def train(self, config: DeploymentConfig, publish: Callable[[str, TemporalModel, RoundReport], object]) -> None:
+        """Begins the training of those temporal engines that the configuration says so of."""
+        for one in config.temporal:
+            if one.train:
+                self.training[one.name] = TrainingThread(one, self.temporal[one.name], partial(publish, one.name))
+
+    def end_training(self) -> None:
+        """Ends it; rounds under way are waited for."""
+        for thread in self.training.values():
+            thread.close()
+
     def close(self) -> None:
         """Detaches everything from the graph."""
+        self.end_training()
+        for server in self.servers.values():
+            server.close()
+        for temporal in self.temporal.values():
+            temporal.engine.close()
         for readout in self.readouts.values():
             readout.close()
         for sampler in self.samplers.values():

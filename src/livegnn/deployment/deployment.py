@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from livegnn.deployment import snapshots
 from livegnn.deployment.beginning import first_graph
@@ -30,12 +30,18 @@ from livegnn.deployment.keys import Applied, KeptKeys
 from livegnn.deployment.note import Note
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
+from livegnn.deployment.temporal import temporal_model
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Engine, Readout
 from livegnn.log import UpdateLog, open_log
 from livegnn.models.model import Model
-from livegnn.sampling import PreSampler
+from livegnn.sampling import PreSampler, SampleServer
+from livegnn.temporal.engine import TemporalEngine
+
+if TYPE_CHECKING:
+    from livegnn.temporal.models.interface import TemporalModel
+    from livegnn.temporal.report import RoundReport
 
 _log = logging.getLogger("livegnn")
 
@@ -104,6 +110,7 @@ class Deployment:
         self._state = "open"
         self._watcher = threading.Thread(target=self._watch, name="livegnn-snapshots", daemon=True)
         self._watcher.start()
+        self.consumers.train(self.config, self._publish)
         return self
 
     def _recover(self, stack: ExitStack) -> None:
@@ -121,8 +128,9 @@ class Deployment:
             keys.restore(captured.keys)
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         stored = {} if captured is None else captured.engines
-        self._recorded = set(stored)  # engines whose model and scales the history has
-        self.consumers = Consumers(self.config, self.graph, self.registry, stored)
+        temporal = {} if captured is None else captured.temporal
+        self._recorded = {*stored, *temporal}  # engines whose model the history has
+        self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
         stack.callback(self.hub.close)
@@ -153,6 +161,9 @@ class Deployment:
 
     def _follow(self, note: Note) -> None:
         """After an entry that the log had more than the graph."""
+        if (use := self.consumers.temporal.get(note.engine)) is not None:
+            use.key, use.configured = note.model, note.configured or use.configured
+            self._recorded.add(note.engine)
         if note.engine in self.consumers.engines:
             self.consumers.note_key(self.consumers.engines[note.engine].model, note.model)
             self.consumers.configured[note.engine] = note.configured or self.consumers.configured[note.engine]
@@ -166,6 +177,9 @@ class Deployment:
             for name, reference in wanted[: 1 + bool(one.shadow)]:
                 if name not in self._recorded or reference != self.consumers.configured[name]:
                     self._swap(name, self.registry.key(reference), reference)
+        for each in self.config.temporal:
+            if each.name not in self._recorded or each.model != self.consumers.temporal[each.name].configured:
+                self._swap(each.name, self.registry.key(each.model), each.model)
 
     def close(self) -> None:
         """Answers what waits, writes a snapshot where the configuration says so, and closes everything.
@@ -176,6 +190,7 @@ class Deployment:
             return
         self._state = "closed"
         with self._stack:  # closes everything, whatever the snapshot raises
+            self.consumers.end_training()
             self._committer.close()
             self._snapshot_due.set()
             self._watcher.join()
@@ -221,11 +236,23 @@ class Deployment:
         return Applied(self._swap(engine, self.registry.key(model)), 0)
 
     def _swap(self, name: str, key: ModelKey, configured: str = "") -> int:
+        if name in self.consumers.temporal:
+            use, trained = self.consumers.temporal[name], temporal_model(self.registry, key)[0]
+            version = self._committer.switch(lambda: use.engine.swap(trained), name, str(key), configured)
+            use.key, use.configured = str(key), configured or use.configured
+            return version
         engine, model = self.engine(name), self.registry.load(key)
         self.consumers.note_key(model, str(key))
         version = self._committer.switch(self._switching(name, lambda: engine.swap(model)), name, str(key), configured)
         self.consumers.configured[name] = configured or self.consumers.configured[name]
         return version
+
+    def _publish(self, name: str, model: TemporalModel, report: RoundReport) -> None:
+        """Of a round of training: the model and its memory become an entry of the log."""
+        use, memory = self.consumers.temporal[name], None if model.memory is None else model.memory.state()
+        key = f"round {report.round} of {name}"
+        self._committer.switch(lambda: use.engine.swap(model, memory=memory, upto=report.version), name, key)
+        use.key = key
 
     def _switching(self, engine: str, work: Callable[[], object]) -> Callable[[], None]:
         """Work that makes an engine's every row another one, and says so to those who follow it."""
@@ -260,14 +287,29 @@ class Deployment:
         return self.consumers.samplers
 
     @property
+    def sample_servers(self) -> Mapping[str, SampleServer]:
+        """By the name of the sampler that each answers from."""
+        return self.consumers.servers
+
+    @property
+    def temporal(self) -> Mapping[str, TemporalEngine]:
+        """By name."""
+        return {name: use.engine for name, use in self.consumers.temporal.items()}
+
+    @property
     def shadows(self) -> Mapping[str, Shadow]:
         """By the name of the engine whose shadow it is."""
         return self.consumers.shadows
 
     @property
     def models(self) -> dict[str, str]:
-        """The registry key of each engine's model, "" for one that did not come from the registry."""
-        return {name: self.key_of(engine.model) for name, engine in self.engines.items()}
+        """The registry key of each engine's model, "" for one that did not come from the registry.
+
+        A temporal engine in training has the round that its model comes from.
+        """
+        found = {name: self.key_of(engine.model) for name, engine in self.engines.items()}
+        found |= {one.name: one.model for one in self.config.sampler if one.model}
+        return found | {name: use.key for name, use in self.consumers.temporal.items()}
 
     def key_of(self, model: Model) -> str:
         """The registry key of a model that an engine, or a snapshot of it, has."""
@@ -352,7 +394,8 @@ class Deployment:
         with self.graph.host.lock, snapshots.Pause() as pause:
             version, graph = self.graph.version, self.graph.to_arrays()
             engines, keys = self.consumers.parts(), self._keys.rows()
-        return snapshots.Captured(version, version - self._first, graph, engines, keys, pause.seconds)
+            temporal = {name: use.part() for name, use in self.consumers.temporal.items()}
+        return snapshots.Captured(version, version - self._first, graph, engines, keys, pause.seconds, temporal)
 
     def _watch(self) -> None:
         while True:

@@ -83,12 +83,24 @@ class Registry:
         if (place / OWN_FILE).exists():
             return Model.load(place / OWN_FILE)
         if (place / CLASS_FILE).exists():
-            return from_pyg(_module_of_class(place))
+            return from_pyg(_module_of_class(place)[0])
         if (place / PICKLE_FILE).exists():
             return from_pyg(self._unpickled(place / PICKLE_FILE))
         raise DataMissing(
             f"[registry] expected {OWN_FILE}, {CLASS_FILE} with {WEIGHTS_FILE}, or {PICKLE_FILE} in {place}, got none; "
             "add the model again"
+        )
+
+    def module(self, key: ModelKey) -> tuple[Any, str, dict[str, Any]]:
+        """The torch module itself, its class's path and arguments; "" and {} of a pickle. Raises: as load."""
+        place = self.folder / key.name / str(key.version)
+        if (place / CLASS_FILE).exists():
+            return _module_of_class(place)
+        if (place / PICKLE_FILE).exists():
+            return self._unpickled(place / PICKLE_FILE), "", {}
+        raise DataMissing(
+            f"[registry] expected {CLASS_FILE} with {WEIGHTS_FILE}, or {PICKLE_FILE} in {place}, got none; this use "
+            "needs the module itself"
         )
 
     def add(self, name: str, model: Model) -> ModelKey:
@@ -127,8 +139,8 @@ def _complete(place: Path) -> list[Path]:
     return [one for one in place.iterdir() if any((one / form).is_file() for form in forms)] if place.is_dir() else []
 
 
-def _module_of_class(place: Path) -> Any:
-    """The module of a class path with its arguments and weights."""
+def _module_of_class(place: Path) -> tuple[Any, str, dict[str, Any]]:
+    """The module of a class path with its arguments and weights; the path, and the arguments."""
     path = place / CLASS_FILE
     try:
         document = tomllib.loads(path.read_text("utf-8"))
@@ -140,21 +152,32 @@ def _module_of_class(place: Path) -> Any:
             f"[registry] expected the keys class and arguments in {path}, got {', '.join(document)}; correct the file"
         )
     named = str(document.get("class", ""))
-    made = found_by_path(named, str(path))
+    module = module_of(named, arguments, str(path))
+    weights = _read(place / WEIGHTS_FILE, weights_only=True)
+    try:
+        module.load_state_dict(weights)
+    except Exception as cause:  # the class is the user's: whatever it raises
+        raise _unfit(named, str(path), cause) from cause
+    return module.eval(), named, arguments
+
+
+def module_of(named: str, arguments: dict[str, Any], where: str) -> Any:
+    """A torch module of the class that "module:Class" names. Raises: UsageError, ModelError."""
+    made = found_by_path(named, where)
     module_class = need("torch", "pyg").nn.Module
     if not isinstance(made, type) or not issubclass(made, module_class):  # the file may not call anything else
-        raise UsageError(f"[{path}] expected class as a subclass of torch.nn.Module, got {named!r}; name one")
+        raise UsageError(f"[{where}] expected class as a subclass of torch.nn.Module, got {named!r}; name one")
     try:
-        module = made(**arguments)
-        module.load_state_dict(_read(place / WEIGHTS_FILE, weights_only=True))
-    except (StoredStateInvalid, DataMissing):
-        raise
+        return made(**arguments)
     except Exception as cause:  # the class is the user's: whatever it raises
-        raise ModelError(
-            f"[registry] expected {document['class']} with the arguments of {path} and the weights next to it, got "
-            f"{type(cause).__name__}: {cause}; correct the file, or add the weights that belong to it"
-        ) from cause
-    return module.eval()
+        raise _unfit(named, where, cause) from cause
+
+
+def _unfit(named: str, where: str, cause: Exception) -> ModelError:
+    return ModelError(
+        f"[registry] expected {named} with the arguments of {where} and the weights next to it, got "
+        f"{type(cause).__name__}: {cause}; correct the file, or add the weights that belong to it"
+    )
 
 
 def found_by_path(path: str, where: str) -> Any:

@@ -3,6 +3,7 @@
     DIR/snapshots/VERSION/                 twelve digits; complete if and only if it has its manifest
         graph.npz                          sealed (stored.py): the graph's arrays
         engine-NAME.npz                    sealed: model, scales and settings; its state is a function of these
+        temporal-NAME.pt                   sealed: weights, memory and settings of a temporal engine (temporal.py)
         keys.json                          idempotency keys
         manifest.json                      sealed: {"format", "version", "offset", "files": {name: digest}, "engines"}
 
@@ -21,7 +22,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ import msgspec
 import numpy as np
 
 from livegnn.deployment.keys import KeptRow
+from livegnn.deployment.temporal import TemporalPart, read_part, write_part
 from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
 from livegnn.inference import storage
 from livegnn.models.model import Model
@@ -57,6 +59,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: int
     files: dict[str, str]
     engines: dict[str, EngineEntry]
+    temporal: dict[str, EngineEntry] = {}
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Captured:
     engines: Mapping[str, EnginePart]
     keys: list[KeptRow]
     pause_s: float = 0.0
+    temporal: Mapping[str, TemporalPart] = field(default_factory=dict)
 
 
 def write(data: Path, captured: Captured) -> Path:
@@ -101,12 +105,15 @@ def write(data: Path, captured: Captured) -> Path:
             np.savez(file, allow_pickle=False, **captured.graph)
         for name, engine in captured.engines.items():
             storage.save(part / f"engine-{name}.npz", {}, engine.model, engine.scales, engine.settings)
+        for name, each in captured.temporal.items():
+            write_part(part / f"temporal-{name}.pt", each)
         with replaced(part / KEYS_FILE, "snapshot", sealed=False) as file:
             file.write(msgspec.json.encode(captured.keys))
         names = sorted(one.name for one in part.iterdir())
         entries = {name: engine.entry for name, engine in captured.engines.items()}
         files = {name: _digest(part / name) for name in names}
-        manifest = Manifest(_FORMAT, captured.version, captured.offset, files, entries)
+        temporal = {name: EngineEntry(each.key, each.configured) for name, each in captured.temporal.items()}
+        manifest = Manifest(_FORMAT, captured.version, captured.offset, files, entries, temporal)
         with replaced(part / MANIFEST, "snapshot") as file:
             file.write(msgspec.json.encode(manifest))
         os.replace(part, place)
@@ -145,8 +152,12 @@ def read(place: Path) -> Captured:
         with storage.opened(place / f"engine-{name}.npz") as content:
             _, model, scales, settings = storage.parts(content)
             engines[name] = EnginePart(model, scales, settings, entry)
+    temporal = {
+        name: read_part(place / f"temporal-{name}.pt", entry.model, entry.configured)
+        for name, entry in manifest.temporal.items()
+    }
     keys = msgspec.json.decode((place / KEYS_FILE).read_bytes(), type=list[KeptRow])
-    return Captured(manifest.version, manifest.offset, graph, engines, keys)
+    return Captured(manifest.version, manifest.offset, graph, engines, keys, temporal=temporal)
 
 
 def newest(data: Path, up_to: int | None = None, *, set_aside: bool = False) -> Captured | None:

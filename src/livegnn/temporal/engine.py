@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,7 @@ from livegnn.errors import (
 )
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import time_array, time_unit, whole_number
-from livegnn.graph.consumers import Consumer
+from livegnn.graph.consumers import Switch, Switching
 from livegnn.graph.schema import TypeName
 from livegnn.graph.updates import VertexType
 from livegnn.optional import need
@@ -40,6 +40,7 @@ from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.events import Events, arrived
 from livegnn.temporal.link import LinkPass, cut
 from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader, SlotSampler, VertexFeatures
+from livegnn.temporal.switches import switch_of, switched
 from livegnn.temporal.view import TemporalView
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
@@ -68,7 +69,7 @@ class WhatNext(NamedTuple):
     probability: Float32Array
 
 
-class TemporalEngine(Consumer):
+class TemporalEngine(Switching):
     """A temporal model that stays live on a graph.
 
     Args:    model: copied; training it further changes nothing here until swap().  sampler: TemporalSampler of the
@@ -77,6 +78,8 @@ class TemporalEngine(Consumer):
              memory_step: events of a batch that the memory observes at once.  device: of model and inputs.
              memory: its state at the graph's version; None: made from all edges of the graph.
              events_kept_max: events kept for swap(memory=, upto=), the newest.
+             name: with one, a swap on a graph with a log is an entry of the log, and a version.  about: what such an
+             entry says of the engine, as JSON has it.
     Raises:  UsageError, WidthMismatch, ValueInvalid.
     Cost:    a prediction follows the fan-outs, a batch its events; at the start the memory observes all edges.
              Source: Rossi et al. 2021 (TGN), section 3; the live half that GNNFlow leaves open.
@@ -98,6 +101,8 @@ class TemporalEngine(Consumer):
         memory: dict[str, torch.Tensor] | None = None,
         events_kept_max: int = 1_000_000,
         device: torch.device | str = "cpu",
+        name: str = "",
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         device = checked_parts("TemporalEngine", model, graph, sampler, device)
         check_whole("TemporalEngine", 1, memory_step=memory_step, events_kept_max=events_kept_max)
@@ -105,6 +110,7 @@ class TemporalEngine(Consumer):
             raise UsageError("[TemporalEngine] expected a graph whose edges have times, got one without; give time=")
         self._torch: Any = need("torch", "train")
         self.graph, self.memory_step, self.events_kept_max = graph, memory_step, events_kept_max
+        self.name, self._about = name, dict(about or {})
         self._loader = InputLoader(
             graph,
             sampler,
@@ -186,7 +192,7 @@ class TemporalEngine(Consumer):
         if new.model.memory is None or memory is None or not self._replay(new, memory, upto):
             with self.graph.host.writing("swap"):
                 self._relive(new)
-                self._switch(new, self.graph.version)
+                self._take(new, self.graph.version)
 
     def _replay(self, new: LinkPass, memory: dict[str, torch.Tensor], upto: int) -> bool:
         """Loads the memory of version upto, observes what came since, and switches; False if that is not known."""
@@ -194,7 +200,7 @@ class TemporalEngine(Consumer):
         new.model.memory.load_state(memory)
         done = upto
         for attempt in range(_CATCH_UPS_MAX + 1):  # the bulk of what came meanwhile is observed without the lock
-            with self.graph.host.lock:
+            with self.graph.host.writing("swap") if self._is_recorded else self.graph.host.lock:
                 if done < self._since_version:
                     return False
                 waiting = [batch for batch in self._since if batch.version > done]
@@ -202,11 +208,40 @@ class TemporalEngine(Consumer):
                 if few or attempt == _CATCH_UPS_MAX:
                     self._observe(new, waiting)
                     self._settle(new)
-                    self._switch(new, upto)
+                    self._take(new, upto, given=True)
                     return True
             self._observe(new, waiting)
             done = waiting[-1].version
         raise InvariantBroken("a swap that did not end")
+
+    @property
+    def _is_recorded(self) -> bool:
+        return bool(self.name and self.graph.host.recorders)
+
+    def _take(self, new: LinkPass, upto: int, *, given: bool = False) -> None:
+        """Switches; where there is a log, as an entry of it, with the memory where it was given. The caller holds the
+        graph's lock, and writing() where there is a log.
+        """
+        if not self._is_recorded:
+            self._switch(new, upto)
+            return
+        memory = new.model.memory.state() if given and new.model.memory is not None else None
+        switch = switch_of(self.name, self._about, new.model.state_dict(), memory)
+        self.graph.host.switch(self, None, switch, lambda: self._switch(new, upto))
+
+    def redo(self, switch: Switch) -> None:
+        """Takes the weights, and where it is there the memory, of a recorded swap. Raises: as swap."""
+        weights, memory = switched(switch)
+        model = copy.deepcopy(self._pass.model)
+        _load_weights(model, weights)
+        new = self._made(model)
+        with self.graph.host.writing("replay"):
+            if memory is None or new.model.memory is None:
+                self._relive(new)
+            else:
+                new.model.memory.load_state(memory)
+                self._settle(new)
+            self.graph.host.switch(self, None, switch, lambda: self._switch(new, self.graph.version))
 
     def _switch(self, new: LinkPass, upto: int) -> None:
         """The caller holds the graph's lock. Batches up to that version are not asked for again."""
@@ -320,6 +355,20 @@ class TemporalEngine(Consumer):
                 hashed.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
                 hashed.update(value.detach().cpu().contiguous().numpy().tobytes())
             return int.from_bytes(hashed.digest(), "little")
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Copies of the tensors of weights and memory; names begin with "weights." and "memory.".
+
+        Raises:  InvariantBroken if the memory failed to observe a batch.
+        """
+        with self.graph.host.lock:
+            self._refuse_failed()
+            return {name: value.detach().clone() for name, value in self._state().items()}
+
+    def model_copy(self) -> TemporalModel:
+        """A copy of the model that answers now, to train on; its memory is a copy, too."""
+        with self.graph.host.lock:
+            return copy.deepcopy(self._pass.model)
 
     def save(self, path: str | Path) -> None:
         """Writes weights and memory, and the version and digest of the graph that they belong to.

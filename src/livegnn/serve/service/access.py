@@ -18,7 +18,27 @@ from livegnn.serve.envelope import Refused
 
 AccessScope: TypeAlias = Literal["open", "read", "write", "admin"]
 _ORDER = ("open", "read", "write", "admin")
-OPEN_PATHS = ("/healthz", "/readyz")
+SCOPES: dict[str, AccessScope] = {  # of every route; a test refuses a route that is not here
+    "/healthz": "open",
+    "/readyz": "open",
+    "/metrics": "read",
+    "/v1/embeddings": "read",
+    "/v1/predict": "read",
+    "/v1/edges": "read",
+    "/v1/topk": "read",
+    "/v1/what-if": "read",
+    "/v1/readouts/{name}": "read",
+    "/v1/sample": "read",
+    "/v1/samplers/{name}/predict": "read",
+    "/v1/temporal/{name}/embeddings": "read",
+    "/v1/temporal/{name}/links": "read",
+    "/v1/next": "read",
+    "/v1/changes": "read",
+    "/v1/models": "read",
+    "/v1/updates": "write",
+    "/v1/admin/swap": "admin",
+    "/v1/admin/snapshot": "admin",
+}
 _HEX_LENGTH = 64
 
 
@@ -52,12 +72,13 @@ def new_token() -> tuple[str, str]:
 
 
 def scope_of(path: str) -> AccessScope:
-    """What a path needs."""
-    if path in OPEN_PATHS:
-        return "open"
-    if path.startswith("/v1/admin"):
-        return "admin"
-    return "write" if path == "/v1/updates" else "read"
+    """What a path needs. One of no route needs a read, or what an admin route would."""
+    parts = [part for part in path.split("/") if part]  # as the router reads it: one slash for many, none at the end
+    for template, scope in SCOPES.items():
+        wanted = template.split("/")[1:]
+        if len(wanted) == len(parts) and all(a == b or a.startswith("{") for a, b in zip(wanted, parts, strict=True)):
+            return scope
+    return "admin" if parts[:2] == ["v1", "admin"] else "read"
 
 
 class Access:

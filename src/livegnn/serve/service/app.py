@@ -29,7 +29,7 @@ from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.origins import check_local
-from livegnn.serve.service import changes, meta, more_reads, reads, writes
+from livegnn.serve.service import changes, meta, more_reads, reads, temporal, writes
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ENDING, ServiceContext
 from livegnn.serve.service.feed import ChangeFeed
@@ -37,7 +37,14 @@ from livegnn.serve.service.metrics import DeploymentMetrics
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, write_piece
 
-HANDLERS = (*reads.HANDLERS, *more_reads.HANDLERS, *changes.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
+HANDLERS = (
+    *reads.HANDLERS,
+    *more_reads.HANDLERS,
+    *temporal.HANDLERS,
+    *changes.HANDLERS,
+    *writes.HANDLERS,
+    *meta.HANDLERS,
+)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
     408: (b"connection", b"close"),  # the rest of the body is not read
@@ -108,6 +115,7 @@ class Service:
                 headers = dict(scope["headers"])
                 if self._local_only:
                     check_local(scope["headers"])
+                _check_path(path)
                 self._access.check(path, headers.get(b"authorization", b""))
                 body = await read_body(headers, receive, self.limits, lease)
                 if route == writes.UPDATES and scope["method"] == "POST":
@@ -129,6 +137,12 @@ class Service:
             await answering.fail(error, 429)
         else:
             await answering.answer(msgspec.json.encode(done))
+
+
+def _check_path(path: str) -> None:
+    """Refuses other spellings of a path, which the router would take: scopes and metrics go by the path."""
+    if "//" in path or (path.endswith("/") and path != "/"):
+        raise Refused(404, "RouteUnknown", f"[route] expected a route of /openapi.json, got {path[:80]}")
 
 
 class _Answering:

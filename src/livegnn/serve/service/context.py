@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from livegnn.deployment import Deployment
 from livegnn.errors import UsageError
 from livegnn.inference import Engine
+from livegnn.sampling import SampleServer
 from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
@@ -21,6 +22,7 @@ from livegnn.serve.traffic import Traffic
 
 Result = TypeVar("Result")
 ENDING = "livegnn.ending"  # in the scope: an ExitStack that is closed when the request ends
+_DIGITS = 18  # of an id in a query
 _READ_AT_ONCE = 256  # vertices whose rows the event loop may read itself
 
 
@@ -54,6 +56,16 @@ class ServiceContext:
                 raise UsageError(f"[engine] expected engine= as one of {known}, got none; name one")
             name = served[0]
         return name, self.deployment.engine(name)
+
+    def sampler(self, name: str | None) -> tuple[str, SampleServer]:
+        """The sample server that a request names, or the only one. Raises: UsageError."""
+        known = self.deployment.sample_servers
+        if name is None and len(known) == 1:
+            name = next(iter(known))
+        if name is None or name not in known:
+            names = ", ".join(known) or "none"
+            raise UsageError(f"[sampler] expected a sampler among {names}, got {name!r}; name one of them")
+        return name, known[name]
 
     async def reached(self, version: int | None, timeout_ms: float) -> None:
         """Waits until a version can be read. Raises: VersionPending."""
@@ -92,6 +104,20 @@ class ServiceContext:
             got = " and ".join(sorted(kinds))
             raise Refused(400, "BodyInvalid", f"[ids] expected integers or strings, got {got}; keep one kind")
         return ids
+
+    def queried(self, given: list[str]) -> list[Any]:
+        """Ids of a query as the graph has them: strings, or integers. Raises: Refused."""
+        self.checked(given)
+        if self.deployment.graph.host.ids.text:
+            return given
+        wrong = [each for each in given if not each.isascii() or not each.isdigit() or len(each) > _DIGITS]
+        if wrong:
+            raise Refused(
+                400,
+                "QueryInvalid",
+                f"[ids] expected whole numbers, each as ids= of its own, got {wrong[0][:40]}; correct it",
+            )
+        return [int(each) for each in given]
 
     def close(self) -> None:
         """Ends the threads that read."""

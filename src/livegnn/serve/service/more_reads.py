@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from litestar import Response, get, post
+from litestar import Request, Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from livegnn.deployment import topk
 from livegnn.errors import UsageError
-from livegnn.serve import json_bodies
+from livegnn.serve import frames, json_bodies
 from livegnn.serve.service.bodies import EngineBody, Ids, RequestBody, Timeout, Version
 from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.service.forms import FRAME, SAMPLE_FORMS, answer_form
 from livegnn.serve.service.reads import finite
 from livegnn.serve.writing import JSON
 
@@ -110,21 +111,18 @@ async def readout(
 
 
 @post("/v1/sample", status_code=200, summary="Samples that are kept ready", media_type=JSON)
-async def sample(data: JSONBody[SamplesBody], context: NamedDependency[ServiceContext]) -> Response[bytes]:
-    """Samples of the neighbourhoods of seeds, all of one version, as the sample server's /v1/sample gives them."""
-    await context.reached(data.at_least, data.timeout_ms)
-    known = context.deployment.samplers
-    name = data.sampler or (next(iter(known)) if len(known) == 1 else "")
-    if name not in known:
-        raise UsageError(f"[sampler] expected one of {', '.join(known) or 'none'}, got {name!r}; name one of them")
+async def sample(
+    data: JSONBody[SamplesBody], request: Request[Any, Any, Any], context: NamedDependency[ServiceContext]
+) -> Response[bytes]:
+    """Samples of the neighbourhoods of seeds, all of one version, as the sample server's /v1/sample gives them; by
+    Accept in JSON or as a frame.
+    """
+    form, server = answer_form(request, SAMPLE_FORMS), context.sampler(data.sampler)[1]
     wanted: dict[str, Any] = {"features": data.features, "edge_ids": data.edge_ids, "edge_data": data.edge_data}
     seeds = context.checked(data.seeds, context.limits.seeds_max)
-
-    def work() -> bytes:
-        found = known[name].sample(seeds, **wanted)
-        return json_bodies.encode_sample(found, **wanted)
-
-    return Response(await context.aside(work), media_type=JSON)
+    found = await server.sample_async(seeds, at_least=data.at_least, timeout=data.timeout_ms / 1e3, **wanted)
+    encode = frames.encode_sample if form == FRAME else json_bodies.encode_sample
+    return Response(await context.aside(lambda: encode(found, **wanted)), media_type=form)
 
 
 HANDLERS = (top_k, readout, sample)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from litestar import get, post
+from litestar import Request, Response, get, post
 from litestar.di import NamedDependency
-from litestar.params import JSONBody
+from litestar.params import JSONBody, QueryParameter
 
 from livegnn.serve.json_bodies import updates_of
 from livegnn.serve.service.bodies import (
@@ -22,23 +22,80 @@ from livegnn.serve.service.bodies import (
     WhatIfBody,
 )
 from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.service.forms import RowsOperation, answer_form, binary
+from livegnn.serve.writing import JSON
 from livegnn.types import AnyArray
 
+QueryIds = Annotated[list[str], QueryParameter(name="ids", description="vertices; once for each id", min_items=1)]
+QueryText = Annotated[str | None, QueryParameter(required=False, description="as in the body of POST")]
+QueryVersion = Annotated[int | None, QueryParameter(required=False, ge=0, le=2**63 - 1, description="to wait for")]
+QueryTimeout = Annotated[float, QueryParameter(required=False, gt=0, le=60_000, description="milliseconds")]
 
-@post("/v1/embeddings", status_code=200, summary="Output rows of vertices")
-async def embeddings(data: JSONBody[ReadBody], context: NamedDependency[ServiceContext]) -> RowsAnswer:
-    """Rows of the model's output, all of one version."""
-    ids, how = context.checked(data.ids), _how(data)
+
+@post("/v1/embeddings", status_code=200, summary="Output rows of vertices", operation_class=RowsOperation)
+async def embeddings(
+    data: JSONBody[ReadBody], request: Request[Any, Any, Any], context: NamedDependency[ServiceContext]
+) -> Response[RowsAnswer]:
+    """Rows of the model's output, all of one version; by Accept in JSON, an Arrow stream, or a frame."""
+    return await _rows(data, request, context)
+
+
+@get("/v1/embeddings", summary="Output rows of vertices", operation_class=RowsOperation)
+async def embeddings_of(
+    request: Request[Any, Any, Any],
+    context: NamedDependency[ServiceContext],
+    ids: QueryIds,
+    engine: QueryText = None,
+    vertex_type: QueryText = None,
+    output: QueryText = None,
+    at_least: QueryVersion = None,
+    timeout_ms: QueryTimeout = 10_000.0,
+) -> Response[RowsAnswer]:
+    """As POST, for a few vertices: ?ids=4&ids=2."""
+    of: dict[str, Any] = {"engine": engine, "vertex_type": vertex_type, "output": output}
+    named = context.queried(ids)
+    return await _rows(ReadBody(ids=named, at_least=at_least, timeout_ms=timeout_ms, **of), request, context)
+
+
+async def _rows(data: ReadBody, request: Request[Any, Any, Any], context: ServiceContext) -> Response[Any]:
+    form, ids, how = answer_form(request), context.checked(data.ids), _how(data)
     read = await context.read(data, len(ids), lambda of: of.embeddings(ids, **how))
-    return RowsAnswer(read.version, read.engine, read.model, finite(read.found))
+    if form != JSON:
+        return binary(form, ids, read, "row")
+    return Response(RowsAnswer(read.version, read.engine, read.model, finite(read.found)))
 
 
-@post("/v1/predict", status_code=200, summary="Predictions of vertices")
-async def predict(data: JSONBody[ReadBody], context: NamedDependency[ServiceContext]) -> PredictionsAnswer:
-    """Classes, or for one column probabilities, all of one version."""
-    ids, how = context.checked(data.ids), _how(data)
+@post("/v1/predict", status_code=200, summary="Predictions of vertices", operation_class=RowsOperation)
+async def predict(
+    data: JSONBody[ReadBody], request: Request[Any, Any, Any], context: NamedDependency[ServiceContext]
+) -> Response[PredictionsAnswer]:
+    """Classes, or for one column probabilities, all of one version; by Accept in JSON, an Arrow stream, or a frame."""
+    return await _predictions(data, request, context)
+
+
+@get("/v1/predict", summary="Predictions of vertices", operation_class=RowsOperation)
+async def predict_of(
+    request: Request[Any, Any, Any],
+    context: NamedDependency[ServiceContext],
+    ids: QueryIds,
+    engine: QueryText = None,
+    vertex_type: QueryText = None,
+    output: QueryText = None,
+    at_least: QueryVersion = None,
+    timeout_ms: QueryTimeout = 10_000.0,
+) -> Response[PredictionsAnswer]:
+    """As POST, for a few vertices: ?ids=4&ids=2."""
+    of: dict[str, Any] = {"engine": engine, "vertex_type": vertex_type, "output": output}
+    named = context.queried(ids)
+    return await _predictions(ReadBody(ids=named, at_least=at_least, timeout_ms=timeout_ms, **of), request, context)
+
+
+async def _predictions(data: ReadBody, request: Request[Any, Any, Any], context: ServiceContext) -> Response[Any]:
+    form, ids, how = answer_form(request), context.checked(data.ids), _how(data)
     read = await context.read(data, len(ids), lambda of: of.predict(ids, **how))
-    return PredictionsAnswer(read.version, read.engine, read.model, read.found.tolist())
+    if form != JSON:
+        return binary(form, ids, read, "prediction")
+    return Response(PredictionsAnswer(read.version, read.engine, read.model, read.found.tolist()))
 
 
 def _how(data: ReadBody) -> dict[str, Any]:
@@ -92,4 +149,4 @@ def finite(rows: AnyArray) -> list[list[float | None]]:
     return [[value if np.isfinite(value) else None for value in row] for row in rows.tolist()]
 
 
-HANDLERS = (embeddings, predict, edges, what_if, models)
+HANDLERS = (embeddings, embeddings_of, predict, predict_of, edges, what_if, models)

@@ -17,14 +17,13 @@ from livegnn.deployment.keys import KEY_LENGTH_MAX
 from livegnn.graph import Updates
 from livegnn.optional import need
 from livegnn.serve.envelope import Refused
-from livegnn.serve.frames import CONTENT_TYPE as FRAME
 from livegnn.serve.json_bodies import decode_updates
 from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
 from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.service.forms import ARROW, FRAME
 from livegnn.serve.update_frames import decode_updates as decode_frame
 from livegnn.serve.writing import JSON
 
-ARROW = "application/vnd.apache.arrow.stream"
 _DECODED_AT_ONCE = 1 << 14  # bytes of a body that the event loop may decode itself
 _KEY = HeaderParameter(
     name="Idempotency-Key", required=False, max_length=KEY_LENGTH_MAX, description="names this write"
