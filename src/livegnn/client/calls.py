@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from livegnn.client.edits import Update, UpdateList, Vertex, items_of
-from livegnn.client.replies import WriteReply
+from livegnn.client.replies import ExplainReply, WriteReply
 
 Reply = TypeVar("Reply")
 ARROW = "application/vnd.apache.arrow.stream"
@@ -63,6 +63,22 @@ def raw(path: str, accept: str, **body: Any) -> ServiceCall[bytes]:
     """A read whose answer is kept in the form that it comes in."""
     call = reads(path, WriteReply, **body)
     return ServiceCall("POST", path, bytes, call.body, headers={"Accept": accept}, extra_s=call.extra_s, is_raw=True)
+
+
+def explains(
+    vertex: Vertex,
+    *,
+    engine: str | None,
+    vertex_type: str | None,
+    numbers: Mapping[str, float | None],
+    rows: bool,
+) -> ServiceCall[ExplainReply]:
+    """GET /v1/explain of a vertex."""
+    texts = {"engine": engine, "type": vertex_type, "rows": "true" if rows else "false"}
+    params = [(name, value) for name, value in texts.items() if value is not None]
+    params += [(name, repr(value)) for name, value in numbers.items() if value is not None]
+    path, waits = f"/v1/explain/{in_path(str(vertex))}", numbers.get("timeout_ms")
+    return ServiceCall("GET", path, parser(ExplainReply), params=params, extra_s=0.0 if waits is None else waits / 1e3)
 
 
 def change_params(

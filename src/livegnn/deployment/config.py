@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from livegnn.deployment.config_explain import ExplainConfig
+from livegnn.deployment.config_index import IndexConfig
 from livegnn.deployment.config_temporal import TemporalConfig
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import FileMissing, ValueInvalid
@@ -143,19 +145,21 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     snapshots: SnapshotConfig = SnapshotConfig()
     server: ServerConfig = ServerConfig()
     changes: ChangesConfig = ChangesConfig()
+    explain: ExplainConfig = ExplainConfig()
     models: str = "models"  # the registry's folder
     trust_pickle: bool = False  # load a model that is a pickle, which runs code of the file
     engine: tuple[EngineConfig, ...] = ()
     readout: tuple[ReadoutConfig, ...] = ()
     sampler: tuple[PreSamplerConfig, ...] = ()
     temporal: tuple[TemporalConfig, ...] = ()
+    index: tuple[IndexConfig, ...] = ()
     token: tuple[TokenConfig, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Of all consumers."""
-        names = [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
-        return names + [one.name for one in self.temporal]
+        own = [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
+        return own + [each.name for each in (*self.temporal, *self.index)]
 
 
 def read_config(path: Path) -> DeploymentConfig:
@@ -181,11 +185,12 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
             raise ValueInvalid(f"[{where}] expected consumers with names of their own, got {name!r} twice; rename one")
         seen.add(name)
     engines = {one.name for one in config.engine}
-    for readout in config.readout:
-        if readout.engine not in engines:
+    followers = [("readout", one) for one in config.readout] + [("index", one) for one in config.index]
+    for kind, follower in followers:
+        if follower.engine not in engines:
             known = ", ".join(sorted(engines)) or "none"
             raise ValueInvalid(
-                f"[{where}] expected the engine of readout {readout.name!r} among {known}, got {readout.engine!r}; "
+                f"[{where}] expected the engine of {kind} {follower.name!r} among {known}, got {follower.engine!r}; "
                 "name one"
             )
     for sampler in config.sampler:

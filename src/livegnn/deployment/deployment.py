@@ -24,6 +24,7 @@ from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
 from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
@@ -31,6 +32,7 @@ from livegnn.deployment.note import Note
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
+from livegnn.deployment.vector_index import VectorIndex
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Engine, Readout
@@ -134,6 +136,8 @@ class Deployment:
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
         stack.callback(self.hub.close)
+        self.explanations = Explanations(self.consumers.engines, self.config.explain)
+        stack.callback(self.explanations.close)
         if captured is None:
             snapshots.write(self.data, self._capture())
         self._snapshot_version = self.graph.version
@@ -148,6 +152,10 @@ class Deployment:
         stack.callback(self._committer.close)
         if captured is not None:
             self._take_configured()
+        self.indexes: dict[str, VectorIndex] = {}
+        for one in self.config.index:
+            self.indexes[one.name] = index = VectorIndex(self.engine(one.engine), one)
+            stack.callback(index.stop)
 
     def _first_graph(self) -> Graph:
         if self.log.tail:

@@ -28,6 +28,9 @@ class DeploymentMetrics(Metrics):
         "livegnn_subscribers": ("gauge", "Subscribers of changes."),
         "livegnn_missed_total": ("counter", "Times that a subscriber missed versions."),
         "livegnn_kept_changes_bytes": ("gauge", "Changes that are kept for subscribers."),
+        "livegnn_kept_messages_bytes": ("gauge", "Messages that are kept to explain changes."),
+        "livegnn_index_recall": ("gauge", "Share of the best ten that an index finds, when last measured, by index."),
+        "livegnn_index_version": ("gauge", "Version of an index's rows, by index."),
         "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
@@ -47,6 +50,8 @@ class DeploymentMetrics(Metrics):
         ]
         for name, engine in sorted(deployment.engines.items()):
             parts += [(f'{{part="{name}.{part}"}}', size) for part, size in sorted(engine.state_bytes().items())]
+        indexes = deployment.indexes
+        parts += [(f'{{part="index.{name}"}}', one.bytes) for name, one in sorted(indexes.items())]
         return {
             "livegnn_version": [("", deployment.version)],
             "livegnn_ready": [("", int(deployment.is_ready))],
@@ -64,6 +69,9 @@ class DeploymentMetrics(Metrics):
             "livegnn_subscribers": [("", deployment.hub.subscribers)],
             "livegnn_missed_total": [("", deployment.hub.missed)],
             "livegnn_kept_changes_bytes": [("", deployment.hub.size[1])],
+            "livegnn_kept_messages_bytes": [("", deployment.explanations.bytes)],
+            "livegnn_index_recall": [(f'{{index="{n}"}}', f"{one.recall:.4f}") for n, one in sorted(indexes.items())],
+            "livegnn_index_version": [(f'{{index="{n}"}}', one.version) for n, one in sorted(indexes.items())],
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
             "livegnn_bytes": parts,
