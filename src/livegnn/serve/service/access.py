@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from livegnn.errors import ValueInvalid
 from livegnn.serve.envelope import Refused
+from livegnn.serve.service.page import PAGE_PATHS
 
 AccessScope: TypeAlias = Literal["open", "read", "write", "admin"]
 _ORDER = ("open", "read", "write", "admin")
@@ -53,7 +54,7 @@ def new_token() -> tuple[str, str]:
 
 def scope_of(path: str) -> AccessScope:
     """What a path needs."""
-    if path in OPEN_PATHS:
+    if path in OPEN_PATHS or path in PAGE_PATHS:  # the page holds no data, and asks for a token
         return "open"
     if path.startswith("/v1/admin"):
         return "admin"
