@@ -77,6 +77,7 @@ export class Flips {
   }
 
   state(state, error) {
+    byId("flips-scroll").dataset.state = state;
     if (state === "refused") this.said(error.message, true);
     else if (state === "open") this.said("");
   }
