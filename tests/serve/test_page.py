@@ -285,7 +285,7 @@ def test_clicking_a_vertex_shows_who_feeds_it(browser, world):
         assert near_rows(seen) == shares
         points = {one.get_attribute("data-vertex") for one in seen.page.query_selector_all("#picture .point")}
         assert points == set(shares) - {"itself"}
-        assert seen.text("#picture .middle-class") == str(found["prediction"])
+        assert seen.page.text_content("#picture .middle-class") == str(found["prediction"])
         assert f"at version {live.version:,}" in seen.text("#near-about")
         other = sorted(points - {"7"})[0]
         seen.page.click(f'#picture .point[data-vertex="{other}"]')

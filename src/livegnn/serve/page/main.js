@@ -128,9 +128,10 @@ async function look() {
   else parts.near.load(stats.version);
 }
 
-// Without a choice, the vertex that changed most is shown, so that there is something to look at.
+// Without a choice, one that changed much and often is shown, so that there is something to look at.
 function chooseFirst() {
-  const first = current()?.most_changed?.find((one) => one.prediction != null);
+  const there = (current()?.most_changed ?? []).filter((one) => one.prediction != null);
+  const first = there.sort((a, b) => b.versions - a.versions)[0];
   if (!first) return;
   Object.assign(view, { vertex: first.vertex, vertexType: first.type });
   parts.near.load();
