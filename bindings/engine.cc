@@ -122,7 +122,8 @@ std::tuple<std::int64_t, std::int64_t, bool> demand(Engine& e, const Ids& ids) {
 }
 
 void bind_engine_class(nb::module_& m) {
-  nb::class_<Engine>(m, "NativeEngine")
+  nb::class_<Engine> engine(m, "NativeEngine");
+  engine
       .def_static("create", &Engine::create, "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>(),
                   nb::call_guard<GilRelease>())
       .def("read", &read, nb::arg("ids").noconvert())
@@ -160,6 +161,7 @@ void bind_engine_class(nb::module_& m) {
         const std::optional<PagingStats> stats = e.paging();
         return stats ? std::optional(facts(*stats)) : std::nullopt;
       });
+  bind_explain(engine);
 }
 
 // Reads under way in other threads keep a snapshot that is closed alive.

@@ -36,6 +36,10 @@ class DegreeNorm {
   VertexId owner(const EdgeRecord& edge) const { return spec_.outgoing ? edge.src : edge.dst; }
   void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
+  template <typename Visit>
+  void visit_before(Visit&& visit) const {  // visit(v, s, L): as they were before the latest update, where it looked
+    for (const Before& before : before_) visit(before.vertex, before.scale, before.loop);
+  }
 
   float scale(VertexId v) const { return factors_[at(v)].scale; }
   // Of a norm without weights and loops: its in-edges.

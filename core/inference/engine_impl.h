@@ -84,6 +84,15 @@ class EngineImpl final : public Engine {
   int output_width() const override { return source().output_width; }
   void corrupt_for_test(int aggregation, VertexId v, int column) override;
 
+  void stored_rows(int table, std::span<const std::int64_t> slots, float* out) const override;
+  void factors(int context, std::span<const std::int64_t> slots, float* out) const override;
+  int aggregate_stride(int k) const override { return work_.state.aggregates.at(at(k)).stride(); }
+  void aggregate_rows(int k, std::span<const std::int64_t> slots, std::int64_t* out) const override;
+  bool terms(int k, const TermOperands& given, std::int64_t* out) const override;
+  EdgeTerms edge_terms(int k, VertexId v) const override;
+  void record(std::span<const int> tables, bool on) override;
+  BatchRecord recorded() const override;
+
  private:
   const Program& source() const { return work_.source(); }
   int stages() const { return static_cast<int>(source().stages.size()); }
@@ -111,6 +120,9 @@ class EngineImpl final : public Engine {
   void run_stage(int stage);
   void settle(int stage);
 
+  // ---- explain.cc
+  void note_batch(const BatchDelta& delta);
+
   // ---- neighbourhood.cc: the strategies that keep no state, and what batches reach by structure
   void propagate_full();
   void propagate_neighbourhoods();
@@ -137,6 +149,9 @@ class EngineImpl final : public Engine {
   bool prepared_ = false;  // whether the degrees are those after the batch already
   std::vector<VertexId> added_, removed_;
   std::unique_ptr<State> scratch_state_;  // of the strategies that keep no state
+
+  bool records_ = false;
+  BatchRecord record_;  // its edges and features; recorded() adds the rows
 
   // on demand
   Pending pending_;

@@ -31,7 +31,7 @@ void EngineImpl::grow() {
   w.stats.assign(source().stages.size(), StageStats{});
   for (const auto& op : w.operators) op->begin();
   for (std::size_t t = 0; t < w.rows_before.size(); ++t) {
-    if (w.row_users[t].keep_before) w.rows_before[t].begin(slots, w.pool.threads(), w.state.stored[t].row_bytes());
+    if (w.row_users[t].keeps()) w.rows_before[t].begin(slots, w.pool.threads(), w.state.stored[t].row_bytes());
   }
   w.result_rows.resize(source().stages.size());
   for (int stage = 0; w.incremental() && stage < stages(); ++stage) w.find_result_rows(stage);
@@ -82,6 +82,7 @@ void EngineImpl::propagate_now(const BatchDelta& delta) {
   Workspace& w = work_;
   w.slots_before = w.slots;
   w.delta = &delta;
+  note_batch(delta);
   if (broken_) {  // what this batch brings is in the graph already
     w.stats.assign(source().stages.size(), StageStats{});
     build_state(true);

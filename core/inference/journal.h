@@ -46,12 +46,16 @@ class OldRows {
   }
   template <typename Table>
   void restore(Table& table) const {
+    visit([&](VertexId v, const char* row) { std::memcpy(table.row(v), row, row_bytes_); });
+  }
+  template <typename Visit>
+  void visit(Visit&& visit) const {  // visit(v, row) for every row that was saved
     for (const auto& log : logs_) {
       for (const char* from = log.data(); from != log.data() + log.size(); from += row_bytes_) {
         std::int64_t vertex;
         std::memcpy(&vertex, from, sizeof(vertex));
         from += sizeof(vertex);
-        std::memcpy(table.row(static_cast<VertexId>(vertex)), from, row_bytes_);
+        visit(static_cast<VertexId>(vertex), from);
       }
     }
   }

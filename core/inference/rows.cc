@@ -106,7 +106,7 @@ void Workspace::replace_stored(int index, VertexId v, const float* row, int thre
   mark_consumers(source().stored[at(index)].consumers, v, thread);
   for (VertexSet* set : users.changed) set->add(v, thread);
   if (journal.on() && !compact()) journal.save_stored(index, v, table.row(v), thread);
-  if (users.keep_before) rows_before[at(index)].save(v, table.row(v), thread);
+  if (users.keeps()) rows_before[at(index)].save(v, table.row(v), thread);
   std::memcpy(table.row(v), row, table.row_bytes());
 }
 

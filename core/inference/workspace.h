@@ -53,6 +53,8 @@ struct RowUsers {
   int root_of = -1;                 // the aggregation whose own term the row is
   int finite_for = -1;              // an aggregation that takes finite rows only
   bool keep_before = false;         // rows of before the batch are kept until it is done
+  bool recorded = false;            // the same, and they can be asked for once it is published
+  bool keeps() const { return keep_before || recorded; }
 };
 
 struct PushEntry {

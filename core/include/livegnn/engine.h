@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "livegnn/explain.h"
 #include "livegnn/follower.h"
 #include "livegnn/graph.h"
 #include "livegnn/program.h"
@@ -141,6 +142,18 @@ class Engine {
   virtual std::optional<PagingStats> paging() const = 0;  // none without a memory limit
   virtual std::vector<std::vector<int>> scale_exponents() const = 0;
   virtual int output_width() const = 0;
+
+  // ---- explanations (no writer at work; of a state that keeps rows): see livegnn/explain.h. Table -1: the features
+  virtual void stored_rows(int table, std::span<const std::int64_t> slots, float* out) const = 0;
+  virtual void factors(int context, std::span<const std::int64_t> slots, float* out) const = 0;  // s and L of each
+  virtual int aggregate_stride(int k) const = 0;                                                 // in int64 words
+  virtual void aggregate_rows(int k, std::span<const std::int64_t> slots, std::int64_t* out) const = 0;
+  // A row of aggregate_stride words for each term; false where the aggregation keeps no sum of terms.
+  virtual bool terms(int k, const TermOperands& given, std::int64_t* out) const = 0;
+  virtual EdgeTerms edge_terms(int k, VertexId v) const = 0;  // of a gather
+  // From the next batch on: these tables, features, degrees and edges; or, where not `on`, nothing.
+  virtual void record(std::span<const int> tables, bool on) = 0;
+  virtual BatchRecord recorded() const = 0;                                    // of the batch that was published last
   virtual void corrupt_for_test(int aggregation, VertexId v, int column) = 0;  // the canary: off by one unit
 };
 

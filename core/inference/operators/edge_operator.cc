@@ -59,6 +59,21 @@ const std::vector<VertexId>& EdgeOperator::recompute() {
   return touched_.collect();
 }
 
+EdgeTerms EdgeOperator::edge_terms(VertexId v) const {
+  EdgeTerms found;
+  EdgeMessages messages(work_, edges_, work_.state, 0);
+  const auto take = [&](const MessageEdge&, const float* message, const float*) {
+    found.messages.insert(found.messages.end(), message, message + spec_.width);
+  };
+  visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+    const EdgeEntry entry = span.entry(i);
+    found.edges.push_back({entry.neighbour, v, entry.weight, entry.type, entry.id, entry.time});
+    messages.add(message_edge(work_.graph, edges_, span, i, entry.neighbour, v), take);
+  });
+  messages.flush(take);
+  return found;
+}
+
 void EdgeOperator::mark_reached(const VertexSets& sets, const BatchDelta& delta) {
   if (edges_.source_input) mark_targets(work_, spec_, delta.features_changed);
   if (edges_.target_input || (edges_.source_input && own_loop())) {

@@ -17,6 +17,7 @@ class EdgeOperator : public Operator {
   void apply_edges() final;
   void take_others() final;
   void mark_reached(const VertexSets& sets, const BatchDelta& delta) final;
+  EdgeTerms edge_terms(VertexId v) const final;
 
  protected:
   // Computes the rows that this batch can have changed again. Returns them.

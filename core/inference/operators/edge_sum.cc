@@ -27,6 +27,7 @@ class EdgeSum final : public EdgeOperator {
   void choose_scales(const State& state) override;
   void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const override;
   void settle(bool finish) override;
+  bool terms(const TermOperands& given, std::int64_t* out) const override;
 
  private:
   class BatchMessages;
@@ -80,6 +81,15 @@ void EdgeSum::compute(const State& state, const VertexRange& range, bool sampled
       sink.close(range[i], to);
     }
   }
+}
+
+bool EdgeSum::terms(const TermOperands& given, std::int64_t* out) const {
+  std::fill_n(out, given.count * at(stride()), 0);
+  for (std::size_t i = 0; i < given.count; ++i) {
+    const MessageEdge edge{kNoVertex, kNoVertex, 1.0f, 1.0f, nullptr, 0};
+    add_message(out + i * at(stride()), edge, given.messages.data() + i * at(spec_.width));
+  }
+  return true;
 }
 
 // By the largest message of each column, of all edges.

@@ -24,6 +24,7 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   void compute_all(State& state) const override;
   void take_root(VertexId v, const float* before, const float* now, int thread) override;
   void settle(bool finish) override { move_rows(finish); }
+  bool terms(const TermOperands& given, std::int64_t* out) const override;
 
  private:
   friend class MessageOperator<FixedPointSum>;
@@ -177,6 +178,21 @@ void FixedPointSum::push(bool finish) {
     return fresh;
   };
   DeltaPush(work_, k_, plan_, filter_, PushWriter{prefetch, prefetch_source, write}).run(finish);
+}
+
+bool FixedPointSum::terms(const TermOperands& given, std::int64_t* out) const {
+  Scratch<float> padded;
+  Scratch<std::int64_t> sum;
+  float* x = padded.need(at(delta_stride_));
+  std::int64_t* row = sum.need(at(delta_stride_));
+  std::fill_n(x, delta_stride_, 0.0f);
+  for (std::size_t i = 0; i < given.count; ++i) {
+    std::memcpy(x, given.messages.data() + i * at(spec_.width), at(spec_.width) * sizeof(float));
+    std::fill_n(row, delta_stride_, 0);
+    accumulate(row, x, given.factors[i], given.weights[i], kNoVertex);
+    std::copy_n(row, stride(), out + i * at(stride()));
+  }
+  return true;
 }
 
 // ---- a limit of memory

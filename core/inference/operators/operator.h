@@ -117,6 +117,10 @@ class Operator {
     for (const VertexSet* set : sets_) bytes += set->bytes();
     return bytes;
   }
+  // ---- explanations: the terms that a row is the sum of, a row for each; false where it is no sum of terms
+  virtual bool terms(const TermOperands&, std::int64_t* /*out*/) const { return false; }
+  virtual EdgeTerms edge_terms(VertexId) const { return {}; }  // of a gather
+
   virtual bool agrees(const std::int64_t* live, const std::int64_t* fresh) const {
     return std::memcmp(live, fresh, facts.value_bytes) == 0;
   }

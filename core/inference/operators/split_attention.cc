@@ -66,6 +66,7 @@ class SplitAttention final : public Operator {
     for (const VertexId v : touched_.collect()) windows_.drop(v);
   }
   void clear() override { windows_.clear(); }
+  bool terms(const TermOperands& given, std::int64_t* out) const override;
   std::size_t bytes() const override { return Operator::bytes() + windows_.bytes(); }
 
  private:
@@ -339,6 +340,34 @@ void SplitAttention::compute(const State& state, const VertexRange& range, bool 
     sum_stale_heads(state, v, row);
     sink.close(v, memory);
   });
+}
+
+// Relative to the references that all of these sources together have.
+bool SplitAttention::terms(const TermOperands& given, std::int64_t* out) const {
+  std::vector<AttentionHead> references(at(heads_), AttentionHead{});
+  std::vector<int> heads(at(heads_));
+  for (int head = 0; head < heads_; ++head) {
+    AttentionHead& kept = references[at(head)];
+    heads[at(head)] = head;
+    kept.shift = given.shift[at(head)];
+    for (std::size_t i = 0; i < given.count; ++i) {
+      const std::int32_t bin = bin_of(given.scores[i * at(heads_) + at(head)]);
+      kept.top = kept.holders == 0 ? bin : std::max(kept.top, bin);
+      kept.holders = 1;
+    }
+    if (kept.holders > 0) kept.low = std::min(kept.top, bin_of(-kept.shift));
+  }
+  Scratch<std::int64_t> memory;
+  std::int64_t* words = memory.need(at(stride()));
+  const AttentionRow row = row_at(words);
+  for (std::size_t i = 0; i < given.count; ++i) {
+    std::fill_n(words, stride(), 0);
+    std::copy(references.begin(), references.end(), row.heads);
+    add_shares(row, heads, given.scores.data() + i * at(heads_), given.messages.data() + i * at(spec_.width),
+               kNoVertex);
+    std::copy_n(words, stride(), out + i * at(stride()));
+  }
+  return true;
 }
 
 // ---- what a stage reads: the softmax's mean of the messages

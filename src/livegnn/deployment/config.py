@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from livegnn.deployment.config_explain import ExplainConfig
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import FileMissing, ValueInvalid
 
@@ -139,6 +140,7 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     snapshots: SnapshotConfig = SnapshotConfig()
     server: ServerConfig = ServerConfig()
     changes: ChangesConfig = ChangesConfig()
+    explain: ExplainConfig = ExplainConfig()
     models: str = "models"  # the registry's folder
     trust_pickle: bool = False  # load a model that is a pickle, which runs code of the file
     engine: tuple[EngineConfig, ...] = ()

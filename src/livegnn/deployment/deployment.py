@@ -24,6 +24,7 @@ from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
 from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
@@ -126,6 +127,8 @@ class Deployment:
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
         stack.callback(self.hub.close)
+        self.explanations = Explanations(self.consumers.engines, self.config.explain)
+        stack.callback(self.explanations.close)
         if captured is None:
             snapshots.write(self.data, self._capture())
         self._snapshot_version = self.graph.version

@@ -41,6 +41,7 @@ from livegnn.inference import storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.edge_outputs import EdgeIndex, EdgeReader, refuse_rows_of_vertices
+from livegnn.inference.explain.explaining import Explained
 from livegnn.inference.memory import Memory, memory_options
 from livegnn.inference.predict import Rows
 from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
@@ -100,7 +101,7 @@ class Handle:
         self._engine._callbacks = [h for h in self._engine._callbacks if h is not self]
 
 
-class Engine(Outputs, Switching):
+class Engine(Outputs, Switching, Explained):
     """The live outputs of `model` on `graph`.
 
     y[v] = model(graph now)[v], for every live v, after every batch

@@ -51,6 +51,7 @@ class _Aggregation:
     gather: int = -1
     parts: Separable | None = None
     attention: int = -1
+    attention_tables: dict[str, int] = field(default_factory=dict)  # scores, shifts, message
     consumers: set[int] = field(default_factory=set)
 
 
@@ -259,7 +260,7 @@ class ProgramLayout:
 
     def place_attention(self, number: int, made: _Aggregation, parts: Separable) -> None:
         """The rows that split sums are made of."""
-        tables = {}
+        tables = made.attention_tables
         for role, x in (("scores", parts.source), ("shifts", parts.target), ("message", parts.message)):
             value = self.resolve(x)
             tables[role] = self.add_stored(f"{role} of {self.name_of(number)}", value, self.depth[id(value)])

@@ -1,0 +1,185 @@
+"""What a version's terms were made of: rows as they are now, with what later versions replaced put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from livegnn.errors import VertexUnknown
+from livegnn.graph.checks import Int32Array
+from livegnn.types import AnyArray, Float32Array, Int64Array
+
+
+class OldRows(NamedTuple):
+    """Rows that a batch replaced, by slot, ascending."""
+
+    slots: Int64Array
+    rows: Float32Array
+
+    @classmethod
+    def of(cls, slots: Int64Array, rows: Float32Array) -> OldRows:
+        """In any order."""
+        order = np.argsort(slots)
+        return cls(slots[order], rows[order])
+
+    def put_back(self, slots: Int64Array, rows: Float32Array) -> None:
+        """Writes them over the rows of these slots."""
+        if not len(self.slots) or not len(slots):
+            return
+        places = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        found = self.slots[places] == slots
+        rows[found] = self.rows[places[found], : rows.shape[1]]
+
+    @property
+    def bytes(self) -> int:
+        """Of the arrays."""
+        return self.slots.nbytes + self.rows.nbytes
+
+
+class InEdges(NamedTuple):
+    """Edges into one vertex: slots of the sources, ids, weights, codes of types."""
+
+    src: Int64Array
+    ids: Int64Array
+    weights: Float32Array
+    types: Int32Array
+
+    def chosen(self, places: AnyArray) -> InEdges:
+        """Some of them."""
+        return InEdges(self.src[places], self.ids[places], self.weights[places], self.types[places])
+
+    def without(self, other: InEdges) -> InEdges:
+        """Those that are not in `other`. An undirected edge is there both ways, under one id."""
+        return self if not len(other.ids) else self.chosen(~self.among(other))
+
+    def among(self, other: InEdges) -> AnyArray:
+        """Which of them are in `other`."""
+        known = set(zip(other.ids.tolist(), other.src.tolist(), strict=True))
+        return np.array([key in known for key in zip(self.ids.tolist(), self.src.tolist(), strict=True)], np.bool_)
+
+    def and_also(self, other: InEdges) -> InEdges:
+        """Both, one after the other."""
+        return InEdges(
+            np.concatenate([self.src, other.src]),
+            np.concatenate([self.ids, other.ids]),
+            np.concatenate([self.weights, other.weights]),
+            np.concatenate([self.types, other.types]),
+        )
+
+
+def edges_of(columns: Mapping[str, AnyArray]) -> InEdges:
+    """From the store's columns."""
+    count = len(columns["id"])
+    weights = columns["weight"] if "weight" in columns else np.ones(count, np.float32)
+    types = columns["type"] if "type" in columns else np.zeros(count, np.int32)
+    return InEdges(columns["src"].astype(np.int64), columns["id"], weights, types)
+
+
+@dataclass(frozen=True)
+class VersionRecord:
+    """What one version replaced: rows by table, contexts (s, L), features; its edges, sorted by target; `changed` slots
+    of outputs; `gone`: ids of slots that it removed.
+    """
+
+    version: int
+    tables: Mapping[int, OldRows]
+    contexts: Mapping[int, OldRows]
+    edges: Mapping[str, Mapping[str, AnyArray]]
+    changed: Int64Array
+    gone: Mapping[int, Any]
+    bytes: int
+
+    @classmethod
+    def of(
+        cls, version: int, replaced: Mapping[str, Any], changed: Int64Array, gone: Mapping[int, Any]
+    ) -> VersionRecord:
+        """From the native record of a batch."""
+        tables = {number: OldRows.of(slots, rows) for number, slots, rows in replaced["tables"]}
+        tables[-1] = OldRows.of(*replaced["features"][1:])
+        contexts = {number: OldRows.of(slots, rows) for number, slots, rows in replaced["contexts"]}
+        edges = {name: _by_target(replaced[name]) for name in ("added", "removed", "reweighted")}
+        size = sum(each.bytes for each in (*tables.values(), *contexts.values())) + changed.nbytes + 64 * len(gone)
+        size += sum(column.nbytes for columns in edges.values() for column in columns.values()) + 2048
+        return cls(version, tables, contexts, edges, changed, gone, size)
+
+    def edges_into(self, slot: int, kind: str) -> dict[str, AnyArray]:
+        """Those of its edges that lead to a slot."""
+        columns = self.edges[kind]
+        first, last = np.searchsorted(columns["dst"], (slot, slot + 1))
+        return {name: column[first:last] for name, column in columns.items()}
+
+    def changes(self, slot: int) -> bool:
+        """Whether it changed the output of a slot."""
+        place = int(np.searchsorted(self.changed, slot))
+        return place < len(self.changed) and int(self.changed[place]) == slot
+
+
+def _by_target(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    order = np.argsort(columns["dst"], kind="stable")
+    return {name: column[order] for name, column in columns.items()}
+
+
+class Moment:
+    """An engine's operands as of one version. The caller holds the graph's lock.
+
+    later: records of all versions after it, oldest first; none for now.
+    """
+
+    def __init__(self, native: Any, store: Any, input_width: int, later: Sequence[VersionRecord] = ()) -> None:
+        self.native, self._store, self._input_width, self._later = native, store, input_width, later
+
+    @property
+    def is_now(self) -> bool:
+        """Whether nothing is put back."""
+        return not self._later
+
+    def rows(self, table: int, slots: Int64Array, width: int) -> Float32Array:
+        """Stored rows, or with -1 features, first `width` columns."""
+        full = self._input_width if table < 0 else width
+        rows: Float32Array = self.native.stored_rows(table, slots, full)[:, :width].copy()
+        for record in reversed(self._later):
+            if table in record.tables:
+                record.tables[table].put_back(slots, rows)
+        return rows
+
+    def factors(self, context: int, slots: Int64Array) -> Float32Array:
+        """The factor s and the loop's weight L of each, (n, 2)."""
+        pairs: Float32Array = self.native.factors(context, slots)
+        for record in reversed(self._later):
+            if context in record.contexts:
+                record.contexts[context].put_back(slots, pairs)
+        return pairs
+
+    def in_edges(self, slot: int) -> InEdges:
+        """The edges into a slot."""
+        try:
+            found = edges_of(self._store.in_neighbours(slot))
+        except VertexUnknown:  # it was removed since
+            found = _none()
+        for record in reversed(self._later):
+            reweighted = record.edges_into(slot, "reweighted")
+            if len(reweighted["id"]):
+                found = _with_weights(found, edges_of(reweighted))
+            found = found.without(edges_of(record.edges_into(slot, "added")))
+            removed = edges_of(record.edges_into(slot, "removed"))
+            found = found.and_also(removed) if len(removed.ids) else found
+        order = np.lexsort((found.src, found.ids))
+        return found.chosen(order)
+
+    def id_of(self, slot: int) -> Any:
+        """The id that a slot had, where it has been removed since; None where it has not."""
+        return next((record.gone[slot] for record in self._later if slot in record.gone), None)
+
+
+def _none() -> InEdges:
+    return InEdges(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.int32))
+
+
+def _with_weights(found: InEdges, before: InEdges) -> InEdges:
+    old = dict(zip(zip(before.ids.tolist(), before.src.tolist(), strict=True), before.weights.tolist(), strict=True))
+    keys = zip(found.ids.tolist(), found.src.tolist(), strict=True)
+    weights = [old.get(key, weight) for key, weight in zip(keys, found.weights.tolist(), strict=True)]
+    return found._replace(weights=np.array(weights, np.float32))

@@ -1,0 +1,139 @@
+"""GET /v1/explain: each answer is what Engine.contributions says; its integers sum; bad requests are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from livegnn.deployment import Registry
+from livegnn.serve.service.app import service
+from tests.serve.client import Client
+from tests.unit.deployment.world import deployment, edge, prepared
+
+
+@pytest.fixture
+def live(tmp_path):
+    with deployment(prepared(tmp_path), explain={"record": "always"}) as one:
+        yield one
+
+
+@pytest.fixture
+def client(live):
+    return Client(service(live))
+
+
+def said(response, status=200):
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def terms(aggregate):
+    own = [] if aggregate["own"] is None or aggregate["own"]["term"] is None else [aggregate["own"]["term"]]
+    return [each["term"] for each in aggregate["in_neighbours"]] + own + [aggregate["others"]["term"]]
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_an_answer_is_the_engine_s_and_sums(live, client, limit):
+    engine = live.engine("scores")
+    for v in range(0, 30, 5):
+        want = engine.contributions(v)
+        got = said(client.get(f"/v1/explain/{v}?limit={limit}&hops=2"))
+        assert (got["version"], got["engine"], got["model"]) == (0, "scores", "fraud/1")
+        assert got["vertex"] == v
+        assert got["linear"]
+        assert got["column"] == got["prediction"] == engine.predict([v])[0]
+        for aggregate, shares in zip(got["aggregations"], want.aggregations, strict=True):
+            assert aggregate["exact"]
+            assert np.sum(terms(aggregate), axis=0).tolist() == aggregate["aggregate"] == shares.aggregate.tolist()
+            listed = aggregate["in_neighbours"]
+            assert len(listed) + aggregate["others"]["count"] == len(shares)
+            scores = dict(zip(shares.edge_ids.tolist(), shares.scores.tolist(), strict=True))
+            assert [each["share"] for each in listed] == [scores[each["edge"]] for each in listed]
+            sizes = [abs(each["share"]) for each in listed]
+            assert sizes == sorted(sizes, reverse=True)
+            for each in listed:
+                assert each["prediction"] == engine.predict([each["vertex"]])[0]
+        assert {each["vertex"] for each in got["sources"]} <= {
+            each["vertex"] for aggregate in got["aggregations"] for each in aggregate["in_neighbours"]
+        } or limit == 1
+
+
+def test_the_latest_change_names_the_edge_that_came(live, client):
+    live.apply(edge(4, 2))
+    got = said(client.get("/v1/explain/2?at_least=1"))
+    assert got["change"]["version"] == 1
+    moved = [each for one in got["change"]["aggregations"] for each in one["in_neighbours"]]
+    (added,) = [each for each in moved if each["why"] == ["added"]]
+    assert added["vertex"] == 4
+    assert added["before"] == [0] * len(added["after"])
+    assert added["difference"] == added["after"] != added["before"]
+    quiet = said(client.get("/v1/explain/2?rows=false"))
+    assert quiet["aggregations"][0]["in_neighbours"][0]["term"] is None
+    assert quiet["aggregations"][0]["in_neighbours"][0]["share"] != 0
+
+
+def test_recording_begins_when_it_is_asked_for(tmp_path):
+    with deployment(prepared(tmp_path)) as live:
+        client = Client(service(live))
+        live.apply(edge(4, 2))
+        assert live.explanations.bytes == 0
+        assert said(client.get("/v1/explain/2"))["change_missing"] == "older"
+        live.apply(edge(5, 2))
+        got = said(client.get("/v1/explain/2"))
+        assert (got["change"]["version"], got["recorded_since"]) == (2, 1)
+        assert live.explanations.bytes > 0
+        assert f"livegnn_kept_messages_bytes {live.explanations.bytes}" in client.get("/metrics").text
+
+
+def test_nothing_is_kept_where_the_configuration_says_so(tmp_path):
+    with deployment(prepared(tmp_path), explain={"record": "never"}) as live:
+        client = Client(service(live))
+        said(client.get("/v1/explain/2"))
+        live.apply(edge(4, 2))
+        assert said(client.get("/v1/explain/2"))["change_missing"] == "off"
+
+
+def test_a_swap_begins_anew(live, client, tmp_path):
+    live.apply(edge(4, 2))
+    Registry(tmp_path / "models").add("fraud", lg.Model([lg.layers.SAGE(np.ones((3, 4)), aggregate="sum")]))
+    live.swap("scores", "fraud/2")
+    got = said(client.get("/v1/explain/2"))
+    assert (got["model"], got["change"], got["change_missing"]) == ("fraud/2", None, "older")
+    assert got["aggregations"][0]["family"] == "sum"
+    live.apply(edge(7, 2))
+    assert said(client.get("/v1/explain/2"))["change"]["version"] == live.version
+
+
+def test_text_ids_with_any_sign_are_found(tmp_path):
+    def graph():
+        names = ["ann", "bob/7", "c d"]
+        return lg.Graph(np.ones((3, 4), np.float32), ["ann", "c d"], ["bob/7", "bob/7"], ids=names)
+
+    with deployment(prepared(tmp_path), graph) as live:
+        got = said(Client(service(live)).get("/v1/explain/bob%2F7"))
+        assert got["vertex"] == "bob/7"
+        assert {each["vertex"] for each in got["aggregations"][0]["in_neighbours"]} == {"ann", "c d"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        ("/v1/explain/300", 404, "VertexUnknown"),
+        ("/v1/explain/ann", 404, "VertexUnknown"),
+        ("/v1/explain/2?hops=3", 422, "ValueInvalid"),
+        ("/v1/explain/2?column=9", 422, "ValueInvalid"),
+        ("/v1/explain/2?limit=0", 400, "QueryInvalid"),
+        ("/v1/explain/2?at_least=-1", 400, "QueryInvalid"),
+        ("/v1/explain/2?at_least=9&timeout_ms=1", 504, "VersionPending"),
+        ("/v1/explain/2?engine=none", 409, "UsageError"),
+        ("/v1/explain/2?type=user", 422, "ColumnMissing"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(client, path, status, kind):
+    assert said(client.get(path), status)["error"]["kind"] == kind
+
+
+def test_the_openapi_document_has_the_route(client):
+    found = said(client.get("/openapi.json"))
+    assert any("explain" in path for path in found["paths"])
