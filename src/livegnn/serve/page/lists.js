@@ -90,7 +90,7 @@ export class Flips {
   draw(isAsked = false) {
     const still = this.isPaused || this.isHeld;
     const { view } = this;
-    setText("flips-aside", this.isPaused ? "paused" : this.isHeld && this.rows.length ? "held under your pointer" : `${format.count(this.seen)} since you came`);
+    setText("flips-aside", this.isPaused ? "paused" : this.isHeld && this.rows.length ? "held under your pointer" : `${format.count(this.seen)} so far`);
     if (still && this.rows.length && !isAsked) return;
     this.isStale = false;
     const rows = this.hidesNew ? this.rows.filter((row) => row.missed || (row.before != null && row.after != null)) : this.rows;
@@ -123,7 +123,9 @@ export function showMost(engine, view) {
   const largest = Math.max(...most.map((one) => one.moved), 0) || 1;
   show(byId("most-empty"), !most.length);
   setText("most-empty", engine?.mode === "eager" ? "No output row has changed in the last minute." : "This engine computes on demand; its changes are not followed.");
-  listed(byId("most-rows"), most, (one) => `${one.type}/${one.vertex}`, (one) =>
+  const rows = byId("most-rows");
+  if (rows.children.length && (rows.matches(":hover") || rows.contains(document.activeElement))) return;  // no row moves from under a pointer
+  listed(rows, most, (one) => `${one.type}/${one.vertex}`, (one) =>
     el("tr", {}, el("td", {}, vertexButton(one.vertex, view, one.type)), el("td"), el("td", { class: "wide" }), el("td", { class: "number quiet-text" })),
   (row, one) => {
     const [, predicted, bar, versions] = row.children;

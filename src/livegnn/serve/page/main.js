@@ -8,6 +8,7 @@ import { Neighbourhood } from "./neighbourhood.js";
 import { Series, notice, showNumbers, showState } from "./numbers.js";
 import { WhatIf } from "./whatif.js";
 
+const OFTEN = 20, LOOKS = 8;  // versions, or answers, before a vertex is chosen
 const EVERY_MS = 1000, AWAY_MS = [1000, 2000, 4000], REGISTRY_MS = 15000, PATIENCE_MS = 10000;
 
 // What is looked at: shared by all parts of the page.
@@ -35,7 +36,7 @@ const view = {
 };
 
 const series = new Series();
-let stats = null, registry = null, registryAt = -REGISTRY_MS, failures = 0, seenAt = null, parts = null;
+let looks = 0, stats = null, registry = null, registryAt = -REGISTRY_MS, failures = 0, seenAt = null, parts = null;
 
 const current = () => stats?.engines.find((one) => one.name === view.engine);
 
@@ -132,6 +133,8 @@ async function look() {
 function chooseFirst() {
   const there = (current()?.most_changed ?? []).filter((one) => one.prediction != null);
   const first = there.sort((a, b) => b.versions - a.versions)[0];
+  looks += 1;
+  if (looks < LOOKS && !(first?.versions >= OFTEN)) return;
   if (!first) return;
   Object.assign(view, { vertex: first.vertex, vertexType: first.type });
   parts.near.load();
