@@ -137,3 +137,22 @@ def test_what_cannot_be_explained_is_refused(client, path, status, kind):
 def test_the_openapi_document_has_the_route(client):
     found = said(client.get("/openapi.json"))
     assert any("explain" in path for path in found["paths"])
+
+
+def test_topk_by_an_index_says_its_recall_and_version(tmp_path):
+    with deployment(prepared(tmp_path), index=[{"name": "near", "engine": "scores", "metric": "l2"}]) as live:
+        client = Client(service(live))
+        live.apply(edge(4, 2))
+        exact = said(client.post("/v1/topk", {"vertex": 3, "k": 5, "metric": "l2"}))
+        assert (exact["exact"], exact["recall"]) == (True, 1.0)
+        got = said(client.post("/v1/topk", {"vertex": 3, "k": 5, "index": "near", "at_least": 1, "timeout_ms": 60000}))
+        assert got["exact"] is False
+        assert got["recall"] >= 0.9
+        assert (got["version"], got["engine"], got["model"]) == (1, "scores", "fraud/1")
+        assert got["vertices"] == exact["vertices"]
+        for wrong in ({"metric": "dot"}, {"index": "far"}, {"candidate_type": "user"}, {"engine": "other"}):
+            refused = client.post("/v1/topk", {"vertex": 3, "index": "near", **wrong})
+            assert said(refused, 409)["error"]["kind"] == "UsageError"
+        metrics = client.get("/metrics").text
+        assert 'livegnn_index_version{index="near"} 1' in metrics
+        assert 'part="index.near"' in metrics

@@ -7,6 +7,7 @@ from livegnn.client.asynchronous import AsyncChangeStream, AsyncClient
 from livegnn.client.edits import UpdateList
 from livegnn.client.events import ChangeEvent, MissedEvent
 from livegnn.client.replies import (
+    ExplainReply,
     HealthReply,
     ModelsReply,
     PredictionsReply,
@@ -26,6 +27,7 @@ __all__ = [
     "ChangeEvent",
     "ChangeStream",
     "Client",
+    "ExplainReply",
     "HealthReply",
     "MissedEvent",
     "ModelsReply",

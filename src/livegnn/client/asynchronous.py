@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from livegnn.client import calls
-from livegnn.client.calls import Reply, ServiceCall, change_params, in_path, parser, reads
+from livegnn.client.calls import Reply, ServiceCall, change_params, explains, in_path, parser, reads
 from livegnn.client.edits import Update, UpdateList, Vertex, items_of
 from livegnn.client.events import Event, EventReader, decoded
 from livegnn.client.replies import (
+    ExplainReply,
     HealthReply,
     ModelsReply,
     PredictionsReply,
@@ -121,7 +122,8 @@ class AsyncClient:
         *,
         row: Sequence[float] | None = None,
         k: int = 10,
-        metric: Literal["dot", "cosine", "l2", "model"] = "dot",
+        metric: Literal["dot", "cosine", "l2", "model"] | None = None,
+        index: str | None = None,
         engine: str | None = None,
         vertex_type: str | None = None,
         candidate_type: str | None = None,
@@ -129,10 +131,27 @@ class AsyncClient:
         at_least: int | None = None,
         timeout_ms: float | None = None,
     ) -> TopReply:
-        """The best vertices for a vertex, or for a row."""
-        of = {"engine": engine, "vertex_type": vertex_type, "candidate_type": candidate_type}
+        """The best vertices for a vertex, or for a row. index: one of the service, in place of a pass over all rows."""
+        of = {"index": index, "engine": engine, "vertex_type": vertex_type, "candidate_type": candidate_type}
         how = {"k": k, "metric": metric, "linked": linked, "at_least": at_least, "timeout_ms": timeout_ms}
         return await self._do(reads("/v1/topk", TopReply, vertex=vertex, row=row, **of, **how))
+
+    async def explain(
+        self,
+        vertex: Vertex,
+        *,
+        engine: str | None = None,
+        vertex_type: str | None = None,
+        column: int | None = None,
+        hops: int = 1,
+        limit: int = 100,
+        rows: bool = True,
+        at_least: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> ExplainReply:
+        """Which in-neighbours' messages an output is made of, exactly, and which of them moved it last."""
+        numbers = {"column": column, "hops": hops, "limit": limit, "at_least": at_least, "timeout_ms": timeout_ms}
+        return await self._do(explains(vertex, engine=engine, vertex_type=vertex_type, numbers=numbers, rows=rows))
 
     async def what_if(
         self,

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from livegnn.client.edits import Update, UpdateList, Vertex, items_of
-from livegnn.client.replies import WriteReply
+from livegnn.client.replies import ExplainReply, WriteReply
 
 Reply = TypeVar("Reply")
 Fields = TypeVar("Fields", bound=NamedTuple)
@@ -46,6 +46,22 @@ def apply(updates: UpdateList | Iterable[Update], key: str | None) -> ServiceCal
     """A batch with a key, so that it may be sent again."""
     headers = {"Idempotency-Key": str(uuid.uuid4()) if key is None else key}
     return ServiceCall("POST", "/v1/updates", parser(WriteReply), {"updates": items_of(updates)}, headers=headers)
+
+
+def explains(
+    vertex: Vertex,
+    *,
+    engine: str | None,
+    vertex_type: str | None,
+    numbers: Mapping[str, float | None],
+    rows: bool,
+) -> ServiceCall[ExplainReply]:
+    """GET /v1/explain of a vertex."""
+    texts = {"engine": engine, "type": vertex_type, "rows": "true" if rows else "false"}
+    params = [(name, value) for name, value in texts.items() if value is not None]
+    params += [(name, repr(value)) for name, value in numbers.items() if value is not None]
+    path, waits = f"/v1/explain/{in_path(str(vertex))}", numbers.get("timeout_ms")
+    return ServiceCall("GET", path, parser(ExplainReply), params=params, extra_s=0.0 if waits is None else waits / 1e3)
 
 
 def change_params(

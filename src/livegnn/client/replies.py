@@ -43,13 +43,33 @@ class ScoresReply(NamedTuple):
 
 
 class TopReply(NamedTuple):
-    """The best vertices, the best first."""
+    """The best vertices, the best first. recall: of the index where not exact, and `version` that of its rows."""
 
     version: int
     engine: str
     model: str
     vertices: list[int | str]
     scores: list[float]
+    exact: bool
+    recall: float
+
+
+class ExplainReply(NamedTuple):
+    """What one output is made of, and what moved it last: as docs/explain-live.md shows it."""
+
+    version: int
+    engine: str
+    model: str
+    vertex: int | str
+    type: str | None
+    prediction: Prediction | None
+    column: int
+    linear: bool
+    aggregations: list[dict[str, Any]]
+    sources: list[dict[str, Any]]
+    change: dict[str, Any] | None
+    change_missing: str | None
+    recorded_since: int | None
 
 
 class WhatIfReply(NamedTuple):

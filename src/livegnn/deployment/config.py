@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from livegnn.deployment.config_explain import ExplainConfig
+from livegnn.deployment.config_index import IndexConfig
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import FileMissing, ValueInvalid
 
@@ -146,12 +147,14 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     engine: tuple[EngineConfig, ...] = ()
     readout: tuple[ReadoutConfig, ...] = ()
     sampler: tuple[PreSamplerConfig, ...] = ()
+    index: tuple[IndexConfig, ...] = ()
     token: tuple[TokenConfig, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Of all consumers."""
-        return [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
+        own = [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
+        return own + [index.name for index in self.index]
 
 
 def read_config(path: Path) -> DeploymentConfig:
@@ -177,11 +180,12 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
             raise ValueInvalid(f"[{where}] expected consumers with names of their own, got {name!r} twice; rename one")
         seen.add(name)
     engines = {one.name for one in config.engine}
-    for readout in config.readout:
-        if readout.engine not in engines:
+    followers = [("readout", one) for one in config.readout] + [("index", one) for one in config.index]
+    for kind, follower in followers:
+        if follower.engine not in engines:
             known = ", ".join(sorted(engines)) or "none"
             raise ValueInvalid(
-                f"[{where}] expected the engine of readout {readout.name!r} among {known}, got {readout.engine!r}; "
+                f"[{where}] expected the engine of {kind} {follower.name!r} among {known}, got {follower.engine!r}; "
                 "name one"
             )
     return config

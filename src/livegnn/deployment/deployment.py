@@ -31,6 +31,7 @@ from livegnn.deployment.keys import Applied, KeptKeys
 from livegnn.deployment.note import Note
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
+from livegnn.deployment.vector_index import VectorIndex
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Engine, Readout
@@ -143,6 +144,10 @@ class Deployment:
         stack.callback(self._committer.close)
         if captured is not None:
             self._take_configured()
+        self.indexes: dict[str, VectorIndex] = {}
+        for one in self.config.index:
+            self.indexes[one.name] = index = VectorIndex(self.engine(one.engine), one)
+            stack.callback(index.stop)
 
     def _first_graph(self) -> Graph:
         if self.log.tail:

@@ -59,7 +59,7 @@ def best(
         else:
             rows = view.embeddings(candidates, vertex_type=kind)
             asked = view.embeddings([vertex], vertex_type=vertex_type)[0] if row is None else row
-            scores = _scores(rows, _checked_row(asked, rows.shape[1]), metric)
+            scores = scores_by(rows, _checked_row(asked, rows.shape[1]), metric)
         order = np.argsort(scores if metric == "l2" else -scores, kind="stable")[:k]
         return TopVertices(candidates[order], scores[order], view.version, view.model)
 
@@ -99,7 +99,8 @@ def _checked_row(row: Float32Array, width: int) -> Float32Array:
     return row
 
 
-def _scores(rows: Float32Array, row: Float32Array, metric: Metric) -> Float32Array:
+def scores_by(rows: Float32Array, row: Float32Array, metric: Metric) -> Float32Array:
+    """Of each row with `row`; of "l2" distances."""
     if metric == "l2":
         distances: Float32Array = np.sqrt(np.square(rows - row).sum(axis=1))
         return distances

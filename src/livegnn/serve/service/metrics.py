@@ -33,6 +33,8 @@ class DeploymentMetrics(Metrics):
         "livegnn_missed_total": ("counter", "Times that a subscriber missed versions."),
         "livegnn_kept_changes_bytes": ("gauge", "Changes that are kept for subscribers."),
         "livegnn_kept_messages_bytes": ("gauge", "Messages that are kept to explain changes."),
+        "livegnn_index_recall": ("gauge", "Share of the best ten that an index finds, when last measured, by index."),
+        "livegnn_index_version": ("gauge", "Version of an index's rows, by index."),
         "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
@@ -47,7 +49,7 @@ class DeploymentMetrics(Metrics):
         deployment, commits = self._deployment, self._deployment.commits
         found = [(name, one.disagreement) for name, one in sorted(deployment.shadows.items())]
         fresh = np.quantile(commits.freshness_s, (0.5, 0.99, 1.0)) if commits.freshness_s else ()
-        age = snapshot_age_s(deployment)
+        age, indexes = snapshot_age_s(deployment), deployment.indexes
         return {
             "livegnn_version": [("", deployment.version)],
             "livegnn_ready": [("", int(deployment.is_ready))],
@@ -70,6 +72,8 @@ class DeploymentMetrics(Metrics):
             "livegnn_missed_total": [("", deployment.hub.missed)],
             "livegnn_kept_changes_bytes": [("", deployment.hub.size[1])],
             "livegnn_kept_messages_bytes": [("", deployment.explanations.bytes)],
+            "livegnn_index_recall": [(f'{{index="{n}"}}', f"{one.recall:.4f}") for n, one in sorted(indexes.items())],
+            "livegnn_index_version": [(f'{{index="{n}"}}', one.version) for n, one in sorted(indexes.items())],
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
             "livegnn_bytes": [(f'{{part="{part}"}}', size) for part, size in memory_by_part(deployment).items()],
@@ -77,11 +81,11 @@ class DeploymentMetrics(Metrics):
 
 
 def memory_by_part(deployment: Deployment) -> dict[str, int]:
-    """Bytes of the graph and of each engine, by "graph.PART" and "ENGINE.PART". Waits for a batch under way."""
+    """Bytes by "graph.PART", "ENGINE.PART" and "index.NAME". Waits for a batch under way."""
     parts = {f"graph.{part}": size for part, size in sorted(deployment.graph.memory().items())}
     for name, engine in sorted(deployment.engines.items()):
         parts |= {f"{name}.{part}": size for part, size in sorted(engine.state_bytes().items())}
-    return parts
+    return parts | {f"index.{name}": one.bytes for name, one in sorted(deployment.indexes.items())}
 
 
 def snapshot_age_s(deployment: Deployment) -> float | None:

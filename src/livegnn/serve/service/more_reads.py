@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from livegnn.deployment import topk
+from livegnn.deployment import Deployment, topk
 from livegnn.errors import UsageError
 from livegnn.serve import json_bodies
 from livegnn.serve.service.bodies import EngineBody, Ids, RequestBody, Timeout, Version
@@ -25,26 +25,32 @@ class TopKBody(EngineBody, kw_only=True):
     """The best vertices for a vertex, or for a row of numbers.
 
     metric: "dot", "cosine" or "l2" (smallest distance first) of output rows; "model": the score of the model's edge
-    head, or the dot product.  linked: False leaves out the out-neighbours of the vertex.
+    head, or the dot product. Unless given "dot", or the index's own.  linked: False leaves out the out-neighbours of
+    the vertex.  index: one of the configuration, in place of a pass over all rows.
     """
 
     vertex: int | str | None = None
     row: list[float] | None = None
     k: Annotated[int, Meta(ge=1, le=1000)] = 10
-    metric: Literal["dot", "cosine", "l2", "model"] = "dot"
+    metric: Literal["dot", "cosine", "l2", "model"] | None = None
+    index: str | None = None
     vertex_type: str | None = None
     candidate_type: str | None = None
     linked: bool = True
 
 
 class TopKAnswer(Struct, frozen=True):
-    """The best first; exact: every live vertex was compared."""
+    """The best first. exact: every live vertex was compared; else `recall` is the index's, when it was last measured,
+    and `version` that of its rows.
+    """
 
     version: int
     engine: str
     model: str
     vertices: list[int | str]
     scores: list[float]
+    exact: bool
+    recall: float
 
 
 class ReadoutAnswer(Struct, frozen=True):
@@ -70,8 +76,10 @@ class SamplesBody(RequestBody, kw_only=True):
 
 @post("/v1/topk", status_code=200, summary="Best vertices by live rows")
 async def top_k(data: JSONBody[TopKBody], context: NamedDependency[ServiceContext]) -> TopKAnswer:
-    """The k vertices whose output rows are nearest, or score best. Costs one pass over all rows."""
+    """The k vertices whose output rows are nearest, or score best. Costs one pass over all rows; with index=, less."""
     await context.reached(data.at_least, data.timeout_ms)
+    if data.index is not None:
+        return await context.aside(lambda: _by_index(data, data.index or "", context.deployment))
     name, engine = context.engine(data.engine)
 
     def work() -> TopKAnswer:
@@ -80,15 +88,44 @@ async def top_k(data: JSONBody[TopKBody], context: NamedDependency[ServiceContex
             vertex=data.vertex,
             row=None if data.row is None else np.asarray(data.row, np.float32),
             k=data.k,
-            metric=data.metric,
+            metric=data.metric or "dot",
             vertex_type=data.vertex_type,
             candidate_type=data.candidate_type,
             linked=data.linked,
         )
         model = context.deployment.key_of(found.model)
-        return TopKAnswer(found.version, name, model, found.vertices.tolist(), found.scores.tolist())
+        return TopKAnswer(found.version, name, model, found.vertices.tolist(), found.scores.tolist(), True, 1.0)
 
     return await context.aside(work)
+
+
+def _by_index(data: TopKBody, name: str, deployment: Deployment) -> TopKAnswer:
+    index = deployment.indexes.get(name)
+    if index is None:
+        known = ", ".join(deployment.indexes) or "none"
+        raise UsageError(f"[topk] expected an index among {known}, got {name!r}; name one, or leave index out")
+    own = index.config
+    said = [
+        ("engine", data.engine, own.engine),
+        ("metric", data.metric, own.metric),
+        ("vertex_type", data.vertex_type, own.vertex_type or None),
+        ("candidate_type", data.candidate_type, own.vertex_type or None),
+    ]
+    for key, given, wanted in said:
+        if given is not None and given != wanted:
+            raise UsageError(
+                f"[topk] expected {key} {wanted!r}, which index {name!r} is of, got {given!r}; leave {key} or index out"
+            )
+    found = index.nearest(
+        vertex=data.vertex,
+        row=None if data.row is None else np.asarray(data.row, np.float32),
+        k=data.k,
+        linked=data.linked,
+        timeout=data.timeout_ms / 1e3,
+        at_least=data.at_least or 0,
+    )
+    vertices, scores, model = found.vertices.tolist(), found.scores.tolist(), deployment.key_of(found.model)
+    return TopKAnswer(found.version, own.engine, model, vertices, scores, False, found.recall)
 
 
 @get("/v1/readouts/{name:str}", summary="Rows of a readout")
