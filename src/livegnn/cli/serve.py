@@ -94,7 +94,7 @@ def _listen(deployment: Deployment, host: str, port: int, console: Console) -> N
     names = ", ".join(f"{name} ({model})" for name, model in deployment.models.items()) or "no engines"
 
     def ready(url: str) -> None:
-        console.good(f"{url}: version {deployment.version}, {names}. Ctrl-C ends it.")
+        console.good(f"{url}: version {deployment.version}, {names}. Its page is {url}/ and Ctrl-C ends it.")
 
     application = service(deployment, tokens=tokens, limits=limits, anyone=host not in _LOCAL)
     run_app(

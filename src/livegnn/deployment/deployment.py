@@ -339,6 +339,11 @@ class Deployment:
         """Of the log's entry that made a version."""
         return version - self._first - 1
 
+    @property
+    def offset(self) -> int:
+        """Entries of the log that the graph has."""
+        return self.graph.version - self._first
+
     def wait(self, version: int, timeout: float | None = None) -> None:
         """Waits until a version can be read. Raises: VersionPending after `timeout` seconds; UsageError when closed."""
         future = self.reached(version)

@@ -176,6 +176,11 @@ class ChangeRecorder:
             self._followers -= 1
             self._left_at = time.monotonic()
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether batches go to the ring."""
+        return self._view is not None
+
     def close(self) -> None:
         """Ends recording."""
         self._handle.cancel()
@@ -256,6 +261,11 @@ class Hub:
     def follow(self, wanted: ChangeFilter) -> Follow:
         """Follows the engine of a filter from now on. Raises: as ChangeFilter.check; UsageError for no such engine."""
         return self._recorder(wanted).join()
+
+    def recent(self, engine: str, after: int, rows_max: int) -> Span | None:
+        """What the ring of an engine has after a version; None while nothing is recorded. Follows nothing."""
+        recorder = self._recorders[engine]
+        return recorder.ring.since(after, rows_max=rows_max) if recorder.is_recording else None
 
     def check(self, wanted: ChangeFilter) -> None:
         """Raises: as follow()."""

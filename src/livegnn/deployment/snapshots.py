@@ -160,6 +160,11 @@ def read(place: Path) -> Captured:
     return Captured(manifest.version, manifest.offset, graph, engines, keys, temporal=temporal)
 
 
+def written_at(data: Path, version: int) -> float:
+    """When a snapshot was written, in Unix seconds. Raises: OSError where it is gone."""
+    return (data / FOLDER / f"{version:012d}" / MANIFEST).stat().st_mtime
+
+
 def newest(data: Path, up_to: int | None = None, *, set_aside: bool = False) -> Captured | None:
     """The newest sound snapshot whose version is at most `up_to`; damaged ones are logged and left out.
 

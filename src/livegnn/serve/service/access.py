@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from livegnn.errors import ValueInvalid
 from livegnn.serve.envelope import Refused
+from livegnn.serve.service.page import PAGE_PATHS
 
 AccessScope: TypeAlias = Literal["open", "read", "write", "admin"]
 _ORDER = ("open", "read", "write", "admin")
@@ -35,6 +36,8 @@ SCOPES: dict[str, AccessScope] = {  # of every route; a test refuses a route tha
     "/v1/next": "read",
     "/v1/changes": "read",
     "/v1/models": "read",
+    "/v1/stats": "read",
+    "/v1/explain/{vertex}": "read",
     "/v1/updates": "write",
     "/v1/admin/swap": "admin",
     "/v1/admin/snapshot": "admin",
@@ -73,6 +76,8 @@ def new_token() -> tuple[str, str]:
 
 def scope_of(path: str) -> AccessScope:
     """What a path needs. One of no route needs a read, or what an admin route would."""
+    if path in PAGE_PATHS:  # the page holds no data, and asks for a token
+        return "open"
     parts = [part for part in path.split("/") if part]  # as the router reads it: one slash for many, none at the end
     for template, scope in SCOPES.items():
         wanted = template.split("/")[1:]

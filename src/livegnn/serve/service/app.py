@@ -29,15 +29,17 @@ from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.origins import check_local
-from livegnn.serve.service import changes, explain, meta, more_reads, reads, temporal, writes
+from livegnn.serve.service import changes, explain, meta, more_reads, page, reads, stats_route, temporal, writes
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ENDING, ServiceContext
 from livegnn.serve.service.feed import ChangeFeed
 from livegnn.serve.service.metrics import DeploymentMetrics
+from livegnn.serve.service.stats import StatsDesk
+from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, write_piece
 
-_PARTS = (reads, more_reads, temporal, changes, explain, writes, meta)
+_PARTS = (reads, more_reads, temporal, changes, explain, writes, meta, stats_route)
 HANDLERS = tuple(handler for part in _PARTS for handler in part.HANDLERS)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
@@ -76,8 +78,10 @@ class Service:
     def __init__(self, deployment: Deployment, access: Access, limits: Limits, *, local_only: bool) -> None:
         self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
         self._access, self._local_only = access, local_only
-        self._metrics = DeploymentMetrics(deployment, self.traffic)
-        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics, ChangeFeed(deployment.hub))
+        windows = ActivityWindows(deployment)
+        self._metrics = DeploymentMetrics(deployment, self.traffic, windows)
+        stats, feed = StatsDesk(deployment, windows), ChangeFeed(deployment.hub)
+        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics, stats, feed)
         self.traffic.on_end.append(self.context.feed.end)
         self._routes = Litestar(
             list(HANDLERS),
@@ -90,7 +94,8 @@ class Service:
                 use_handler_docstrings=True,
                 render_plugins=(JsonRenderPlugin(),),
             ),
-            on_shutdown=[self.context.close],
+            on_startup=[windows.begin],
+            on_shutdown=[windows.end, self.context.close],
             request_max_body_size=None,
             logging_config=None,
         )
@@ -101,7 +106,7 @@ class Service:
             await self._routes(scope, receive, send)  # type: ignore[arg-type]
             return
         start, path = time.perf_counter(), scope["path"][len(scope.get("root_path", "")) :]
-        route = path if path in self._paths else "other"
+        route = path if path in self._paths or path in page.PAGE_PATHS else "other"
         with Lease(self.traffic) as lease, ExitStack() as ending:
             scope[ENDING] = ending
             answering = _Answering(scope, send, lease, self)
@@ -111,6 +116,9 @@ class Service:
                     check_local(scope["headers"])
                 _check_path(path)
                 self._access.check(path, headers.get(b"authorization", b""))
+                if path in page.PAGE_PATHS:
+                    await answering.give(*page.page_answer(path, scope["method"]))
+                    return
                 body = await read_body(headers, receive, self.limits, lease)
                 if route == writes.UPDATES and scope["method"] == "POST":
                     await self._update(headers, body, answering)
@@ -170,6 +178,11 @@ class _Answering:
         answer = Answer(body, kind, self.status)
         limits = self._service.limits
         await write(self._scope, self._send, answer, headers, self._service.traffic, limits.answer_ms_max)
+
+    async def give(self, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """An answer that is no route's."""
+        self.status, self._start = 200, {"headers": headers}
+        await self._whole(body)
 
     async def answer(self, body: bytes, status: int = 200) -> None:
         """A whole answer in JSON."""

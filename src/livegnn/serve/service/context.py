@@ -18,6 +18,7 @@ from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
 from livegnn.serve.service.bodies import EngineBody
 from livegnn.serve.service.feed import ChangeFeed
+from livegnn.serve.service.stats import StatsDesk
 from livegnn.serve.traffic import Traffic
 
 Result = TypeVar("Result")
@@ -43,6 +44,7 @@ class ServiceContext:
     limits: Limits
     traffic: Traffic
     metrics: Metrics
+    stats: StatsDesk
     feed: ChangeFeed
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "livegnn-readers"))
 

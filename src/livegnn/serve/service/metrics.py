@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 import numpy as np
 
-from livegnn.deployment import Deployment
+from livegnn.deployment import Deployment, snapshots
 from livegnn.serve.metrics import Facts, Metrics
+from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Traffic
 
 
@@ -24,7 +26,9 @@ class DeploymentMetrics(Metrics):
         "livegnn_waiting_requests": ("gauge", "Requests in the queue."),
         "livegnn_waiting_updates": ("gauge", "Updates in the queue."),
         "livegnn_overloaded_total": ("counter", "Requests refused by a full queue."),
+        "livegnn_changed_outputs_total": ("counter", "Output rows that batches changed, by engine."),
         "livegnn_snapshot_version": ("gauge", "Version of the newest snapshot."),
+        "livegnn_snapshot_age_seconds": ("gauge", "Since the newest snapshot was written."),
         "livegnn_subscribers": ("gauge", "Subscribers of changes."),
         "livegnn_missed_total": ("counter", "Times that a subscriber missed versions."),
         "livegnn_kept_changes_bytes": ("gauge", "Changes that are kept for subscribers."),
@@ -36,22 +40,16 @@ class DeploymentMetrics(Metrics):
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
     }
 
-    def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
+    def __init__(self, deployment: Deployment, traffic: Traffic, windows: ActivityWindows) -> None:
         super().__init__(traffic)
-        self._deployment = deployment
+        self._deployment, self._windows = deployment, windows
 
     def facts(self) -> Facts:
         """As Metrics.facts."""
         deployment, commits = self._deployment, self._deployment.commits
         found = [(name, one.disagreement) for name, one in sorted(deployment.shadows.items())]
         fresh = np.quantile(commits.freshness_s, (0.5, 0.99, 1.0)) if commits.freshness_s else ()
-        parts: list[tuple[str, object]] = [
-            (f'{{part="graph.{part}"}}', size) for part, size in sorted(deployment.graph.memory().items())
-        ]
-        for name, engine in sorted(deployment.engines.items()):
-            parts += [(f'{{part="{name}.{part}"}}', size) for part, size in sorted(engine.state_bytes().items())]
-        indexes = deployment.indexes
-        parts += [(f'{{part="index.{name}"}}', one.bytes) for name, one in sorted(indexes.items())]
+        age, indexes = snapshot_age_s(deployment), deployment.indexes
         return {
             "livegnn_version": [("", deployment.version)],
             "livegnn_ready": [("", int(deployment.is_ready))],
@@ -65,7 +63,11 @@ class DeploymentMetrics(Metrics):
             "livegnn_waiting_requests": [("", commits.waiting_requests)],
             "livegnn_waiting_updates": [("", commits.waiting_updates)],
             "livegnn_overloaded_total": [("", commits.refused)],
+            "livegnn_changed_outputs_total": [
+                (f'{{engine="{name}"}}', count) for name, count in sorted(self._windows.changed.items())
+            ],
             "livegnn_snapshot_version": [("", deployment.snapshot_version)],
+            "livegnn_snapshot_age_seconds": [("", f"{age:.3f}")] if age is not None else [],
             "livegnn_subscribers": [("", deployment.hub.subscribers)],
             "livegnn_missed_total": [("", deployment.hub.missed)],
             "livegnn_kept_changes_bytes": [("", deployment.hub.size[1])],
@@ -74,5 +76,21 @@ class DeploymentMetrics(Metrics):
             "livegnn_index_version": [(f'{{index="{n}"}}', one.version) for n, one in sorted(indexes.items())],
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
-            "livegnn_bytes": parts,
+            "livegnn_bytes": [(f'{{part="{part}"}}', size) for part, size in memory_by_part(deployment).items()],
         }
+
+
+def memory_by_part(deployment: Deployment) -> dict[str, int]:
+    """Bytes by "graph.PART", "ENGINE.PART" and "index.NAME". Waits for a batch under way."""
+    parts = {f"graph.{part}": size for part, size in sorted(deployment.graph.memory().items())}
+    for name, engine in sorted(deployment.engines.items()):
+        parts |= {f"{name}.{part}": size for part, size in sorted(engine.state_bytes().items())}
+    return parts | {f"index.{name}": one.bytes for name, one in sorted(deployment.indexes.items())}
+
+
+def snapshot_age_s(deployment: Deployment) -> float | None:
+    """Seconds since the newest snapshot was written, by its file; None where that is gone."""
+    try:
+        return max(0.0, time.time() - snapshots.written_at(deployment.data, deployment.snapshot_version))
+    except OSError:
+        return None
