@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from livegnn.deployment.config_pipes import SinkConfig, SourceConfig, check_pipes
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import FileMissing, ValueInvalid
 
@@ -145,6 +146,8 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     readout: tuple[ReadoutConfig, ...] = ()
     sampler: tuple[PreSamplerConfig, ...] = ()
     token: tuple[TokenConfig, ...] = ()
+    source: tuple[SourceConfig, ...] = ()
+    sink: tuple[SinkConfig, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -182,6 +185,7 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
                 f"[{where}] expected the engine of readout {readout.name!r} among {known}, got {readout.engine!r}; "
                 "name one"
             )
+    check_pipes(where, config.source, config.sink, tuple(one.name for one in config.engine))
     return config
 
 
@@ -212,4 +216,7 @@ def _entry(key: str, entry: Mapping[str, object]) -> list[str]:
 def _value(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{msgspec.json.encode(key).decode()} = {_value(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     return msgspec.json.encode(value).decode()  # TOML's strings, numbers and truth values are JSON's

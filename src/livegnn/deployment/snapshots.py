@@ -4,6 +4,7 @@
         graph.npz                          sealed (stored.py): the graph's arrays
         engine-NAME.npz                    sealed: model, scales and settings; its state is a function of these
         keys.json                          idempotency keys
+        sources.json                       where the sources stand (places.py), if there are any
         manifest.json                      sealed: {"format", "version", "offset", "files": {name: digest}, "engines"}
 
 A snapshot is captured while the graph's lock is held, which stops writes for as long as the graph's arrays take to
@@ -21,7 +22,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ import msgspec
 import numpy as np
 
 from livegnn.deployment.keys import KeptRow
+from livegnn.deployment.places import Place
 from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
 from livegnn.inference import storage
 from livegnn.models.model import Model
@@ -37,6 +39,7 @@ from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
 
 FOLDER, MANIFEST, GRAPH_FILE, KEYS_FILE = "snapshots", "manifest.json", "graph.npz", "keys.json"
+SOURCES_FILE = "sources.json"
 _FORMAT = "livegnn-snapshot-1"
 _NAME = re.compile(r"[0-9]{12}")
 _log = logging.getLogger("livegnn")
@@ -82,6 +85,7 @@ class Captured:
     engines: Mapping[str, EnginePart]
     keys: list[KeptRow]
     pause_s: float = 0.0
+    sources: Mapping[str, Place] = field(default_factory=dict)
 
 
 def write(data: Path, captured: Captured) -> Path:
@@ -103,6 +107,9 @@ def write(data: Path, captured: Captured) -> Path:
             storage.save(part / f"engine-{name}.npz", {}, engine.model, engine.scales, engine.settings)
         with replaced(part / KEYS_FILE, "snapshot", sealed=False) as file:
             file.write(msgspec.json.encode(captured.keys))
+        if captured.sources:
+            with replaced(part / SOURCES_FILE, "snapshot", sealed=False) as file:
+                file.write(msgspec.json.encode(captured.sources))
         names = sorted(one.name for one in part.iterdir())
         entries = {name: engine.entry for name, engine in captured.engines.items()}
         files = {name: _digest(part / name) for name in names}
@@ -146,7 +153,10 @@ def read(place: Path) -> Captured:
             _, model, scales, settings = storage.parts(content)
             engines[name] = EnginePart(model, scales, settings, entry)
     keys = msgspec.json.decode((place / KEYS_FILE).read_bytes(), type=list[KeptRow])
-    return Captured(manifest.version, manifest.offset, graph, engines, keys)
+    sources: dict[str, Place] = {}
+    if SOURCES_FILE in manifest.files:
+        sources = msgspec.json.decode((place / SOURCES_FILE).read_bytes(), type=dict[str, Place])
+    return Captured(manifest.version, manifest.offset, graph, engines, keys, sources=sources)
 
 
 def newest(data: Path, up_to: int | None = None, *, set_aside: bool = False) -> Captured | None:

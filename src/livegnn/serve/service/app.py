@@ -27,7 +27,7 @@ from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.origins import check_local
-from livegnn.serve.service import changes, meta, more_reads, reads, writes
+from livegnn.serve.service import changes, meta, more_reads, pipes, reads, writes
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ENDING, ServiceContext
 from livegnn.serve.service.feed import ChangeFeed
@@ -35,7 +35,14 @@ from livegnn.serve.service.metrics import DeploymentMetrics
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, write_piece
 
-HANDLERS = (*reads.HANDLERS, *more_reads.HANDLERS, *changes.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
+HANDLERS = (
+    *reads.HANDLERS,
+    *more_reads.HANDLERS,
+    *changes.HANDLERS,
+    *pipes.HANDLERS,
+    *writes.HANDLERS,
+    *meta.HANDLERS,
+)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
     408: (b"connection", b"close"),  # the rest of the body is not read
