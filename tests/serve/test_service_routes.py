@@ -242,6 +242,7 @@ CALLS = {
     "/v1/admin/swap": {"engine": "scores", "model": "fraud"},
     "/v1/admin/snapshot": {},
     "/v1/models": None,
+    "/v1/pipes": None,
     "/v1/readouts/all": None,
     "/metrics": None,
 }

@@ -69,7 +69,11 @@ def test_an_edge_with_all_it_may_have():
 @pytest.mark.parametrize(
     ("rule", "record", "wanted"),
     [
-        ({"op": "remove_edge", "u": "u", "v": "v", "missing": "ignore"}, {"u": 1, "v": 2}, ("remove_edges", ([1], [2]))),
+        (
+            {"op": "remove_edge", "u": "u", "v": "v", "missing": "ignore"},
+            {"u": 1, "v": 2},
+            ("remove_edges", ([1], [2])),
+        ),
         ({"op": "set_features", "u": "u", "x": "x"}, {"u": 1, "x": [1, 2, 3, 4]}, ("set_features", (1, [1, 2, 3, 4]))),
         ({"op": "add_vertex", "u": "u", "x": {"value": [0, 0, 0, 1]}}, {"u": 30}, ("add_vertex", (30, [0, 0, 0, 1]))),
         ({"op": "remove_vertex", "u": "a.b"}, {"a": {"b": 3}}, ("remove_vertex", (3,))),
@@ -212,7 +216,9 @@ VALUES = st.one_of(
 FIELDS = st.one_of(
     st.sampled_from(["a", "b", "c", "a.b"]),
     st.builds(
-        lambda column, cast, default: {"column": column, "as": cast} | ({} if default is None else {"default": default}),
+        lambda column, cast, default: (
+            {"column": column, "as": cast} | ({} if default is None else {"default": default})
+        ),
         st.sampled_from("abc"),
         st.sampled_from(["", "integer", "number", "text", "time"]),
         st.sampled_from([None, 1, "x", 0.5]),
@@ -221,7 +227,7 @@ FIELDS = st.one_of(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
 )
 RULES = st.builds(
-    lambda op, fields, when: {"op": op, **{name: field for name, field in fields.items()}, "when": when},
+    lambda op, fields, when: {"op": op, **fields, "when": when},
     st.sampled_from(["add_edge", "remove_edge", "set_features", "add_vertex", "remove_vertex"]),
     st.fixed_dictionaries({"u": FIELDS}, optional={"v": FIELDS, "x": FIELDS}),
     st.dictionaries(st.sampled_from("abc"), st.sampled_from([1, "1", True]), max_size=1),

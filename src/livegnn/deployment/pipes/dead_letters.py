@@ -53,17 +53,17 @@ class DeadLetters:
 
     def _read(self) -> int:
         """Notes what is there; returns the length of its whole lines."""
-        self._file.seek(0)
         length = 0
-        for line in self._path.open("rb"):
-            if not line.endswith(b"\n"):
-                break
-            length += len(line)
-            try:
-                one = msgspec.json.decode(line, type=DeadLetter)
-            except msgspec.MsgspecError:
-                continue  # a person's own line
-            self._known.add(_Known(one.source, one.part, one.place))
+        with self._path.open("rb") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                length += len(line)
+                try:
+                    one = msgspec.json.decode(line, type=DeadLetter)
+                except msgspec.MsgspecError:
+                    continue  # a person's own line
+                self._known.add(_Known(one.source, one.part, one.place))
         return length
 
     def write(self, source: str, letters: list[tuple[SourceRecord, str]]) -> int:
