@@ -31,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `livegnn run`."""
     parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="with [[source]]: docs/pipes.md")
     parser.add_argument("--data", type=Path, metavar="DIR", help="log and snapshots (default: data next to CONFIG)")
-    parser.add_argument(
-        "--once", action="store_true", help="end where the sources have nothing left"
-    )
+    parser.add_argument("--once", action="store_true", help="end where the sources have nothing left")
     needed = parser.add_argument_group("files, without CONFIG")
     needed.add_argument(
         "--model",

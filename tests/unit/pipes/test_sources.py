@@ -63,6 +63,17 @@ def test_a_watched_folder_and_a_followed_file(tmp_path):
         assert one.pipes.sources[0].life == "running"
 
 
+def test_half_a_line_is_left_for_the_next_start(tmp_path):
+    path = table(tmp_path / "a.csv", [(1, 2)])
+    for text in ("3,4", "\n5", ",6\n"):
+        with path.open("a") as file:
+            file.write(text)
+        with flowing(tmp_path, [csv(path, follow=True)]) as one:
+            run_dry(one)
+            found = pairs(one)
+    assert found == [(1, 2), (3, 4), (5, 6)]
+
+
 def test_a_file_that_was_cut_stops_its_source(tmp_path):
     path = table(tmp_path / "a.csv", [(1, 2), (3, 4)])
     with flowing(tmp_path, [csv(path, follow=True)], once=False) as one:

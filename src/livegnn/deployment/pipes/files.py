@@ -61,8 +61,7 @@ class FileReader:
     ) -> None:
         self._config, self._columns, self._place = config, columns, dict(place)
         self._path = folder / config.path
-        self._grows = config.follow and not once
-        self._watches = config.watch and not once
+        self._once = once
         self._current: tuple[str, OpenFile] | None = None
         self.is_ended = False
 
@@ -119,14 +118,17 @@ class FileReader:
         if self._current is None:
             names = self._unfinished()
             if not names:
-                self.is_ended = not (self._path.is_dir() and self._watches)
+                self.is_ended = self._once or not (self._path.is_dir() and self._config.watch)
                 return []
             return self._opened(names[0])
         name, file = self._current
         try:
             found = self._records(name, file.read(count_max))
-            if found or not file.at_end or (self._grows and not self._is_passed(name)):
+            if found or not file.at_end:
                 return found
+            if self._config.follow and not self._is_passed(name):
+                self.is_ended = self._once  # its next lines are for the next start
+                return []
             found = self._records(name, file.finish())
         except BadHeader as why:
             return self._refused(name, str(why))
@@ -150,7 +152,7 @@ class FileReader:
         if self._config.kind == "parquet":
             return ParquetFile(path, self._columns, skip)
         decoder = CsvLines(self._columns) if self._config.kind == "csv" else JsonLines()
-        return LineFile(path, decoder, skip, self._grows)
+        return LineFile(path, decoder, skip, self._config.follow)
 
     def _records(self, name: str, decoded: Sequence[Decoded]) -> list[SourceRecord]:
         first = self._place.get(name, 0) + 1

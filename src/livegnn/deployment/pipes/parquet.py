@@ -7,6 +7,7 @@ The newest file's name says how far the sink is, so that a crash after it repeat
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from livegnn.errors import StorageFailed, UsageError
 from livegnn.optional import need
 from livegnn.stored import made_folder, replaced
 
+_UNDER_WAY = "_delivery.parquet"  # readers of a folder leave out what begins with _
 _NAME = re.compile(r"changes-(\d{12})-(\d{12})\.parquet")
 
 
@@ -57,9 +59,15 @@ class ParquetTarget:
         table = self._pyarrow.Table.from_pylist(rows, schema=self._schema)
         path = self._folder / f"changes-{events[0].version:012d}-{events[-1].version:012d}.parquet"
         try:
-            with replaced(path, "sink", sealed=False) as part:
+            with replaced(self._folder / _UNDER_WAY, "sink", sealed=False) as part:
                 self._parquet.write_table(table, part)
-        except (StorageFailed, UsageError) as cause:
+            os.replace(self._folder / _UNDER_WAY, path)
+            descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except (StorageFailed, UsageError, OSError) as cause:
             raise Unreachable(str(cause)) from cause
 
     def close(self) -> None:
