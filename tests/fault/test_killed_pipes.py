@@ -82,7 +82,7 @@ def edges(one):
     return sorted(zip(found["src"].tolist(), found["dst"].tolist(), strict=True))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 30))])
 def test_each_record_is_there_once_as_in_a_clean_run(tmp_path, seed):
     kafka = MockKafka()
     url = kafka.url("records")

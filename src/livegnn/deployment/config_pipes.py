@@ -21,11 +21,11 @@ _Name = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Scalar: TypeAlias = str | int | float | bool
 
 
-class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _PipeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Keys of a table of the file; no others are taken."""
 
 
-class RuleField(_Table, frozen=True, kw_only=True):
+class RuleField(_PipeTable, frozen=True, kw_only=True):
     """A value of an update: of a column, cast; or a constant. columns: several, which make a row of numbers."""
 
     column: str = ""
@@ -38,7 +38,7 @@ class RuleField(_Table, frozen=True, kw_only=True):
 _Field: TypeAlias = str | RuleField | tuple[str, ...] | None
 
 
-class UpdateRule(_Table, frozen=True, kw_only=True):
+class UpdateRule(_PipeTable, frozen=True, kw_only=True):
     """What update a record becomes: a method of livegnn.Updates, and where its arguments come from."""
 
     op: Literal["add_edge", "remove_edge", "set_weight", "set_edge_attr", "set_features", "add_vertex", "remove_vertex"]
@@ -58,7 +58,7 @@ class UpdateRule(_Table, frozen=True, kw_only=True):
     vertex_type: _Field = None
 
 
-class SourceConfig(_Table, frozen=True, kw_only=True):
+class SourceConfig(_PipeTable, frozen=True, kw_only=True):
     """Where updates come from."""
 
     name: _Name
@@ -79,7 +79,7 @@ class SourceConfig(_Table, frozen=True, kw_only=True):
     unmatched: Literal["refuse", "skip"] = "refuse"  # a record that no rule's `when` fits
 
 
-class SinkConfig(_Table, frozen=True, kw_only=True):
+class SinkConfig(_PipeTable, frozen=True, kw_only=True):
     """Where changes go: the filters of GET /v1/changes, and a target."""
 
     name: _Name

@@ -58,11 +58,13 @@ class SourceMapping:
         bad: dict[int, str] = {}
         while True:
             built = Built(Updates(), [], [], [])
-            batch = _Batch(self._graph, built.updates)
+            batch = _UpdatesUnderWay(self._graph, built.updates)
             if not self._fill(records, built, batch, bad):
                 return built
 
-    def _fill(self, records: Sequence[SourceRecord], built: Built, batch: _Batch, bad: dict[int, str]) -> bool:
+    def _fill(
+        self, records: Sequence[SourceRecord], built: Built, batch: _UpdatesUnderWay, bad: dict[int, str]
+    ) -> bool:
         """True where a record left a part of its updates: it is bad then, and the batch is to be built anew."""
         for place, record in enumerate(records):
             reason = bad.get(place, record.fault)
@@ -80,7 +82,7 @@ class SourceMapping:
                 built.bad.append((record, reason))
         return False
 
-    def _add(self, values: Mapping[str, Any], batch: _Batch) -> None:
+    def _add(self, values: Mapping[str, Any], batch: _UpdatesUnderWay) -> None:
         fitting = [rule for rule in self._rules if rule.fits(values)]
         if not fitting and not self._skips:
             raise RecordFault("[when] expected a record that a rule fits, got one that none does")
@@ -89,7 +91,7 @@ class SourceMapping:
             batch.call(rule, arguments)
 
 
-class _Batch:
+class _UpdatesUnderWay:
     """Updates under way, and which vertices they add and remove."""
 
     def __init__(self, graph: Graph, updates: Updates) -> None:

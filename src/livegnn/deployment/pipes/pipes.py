@@ -17,7 +17,7 @@ from livegnn.deployment.pipes.mapping import SourceMapping
 from livegnn.deployment.pipes.nats import NatsReader, NatsTarget
 from livegnn.deployment.pipes.parquet import ParquetTarget
 from livegnn.deployment.pipes.records import Reader
-from livegnn.deployment.pipes.sink import PositionFile, SinkRunner, Target
+from livegnn.deployment.pipes.sink import PositionFile, SinkRunner, SinkTarget
 from livegnn.deployment.pipes.source import SourceRunner, Submit
 from livegnn.deployment.pipes.standard_input import StdinReader
 from livegnn.deployment.pipes.states import SinkState, SourceState
@@ -97,8 +97,8 @@ class Pipes:
 
         return opened
 
-    def _target(self, config: SinkConfig, text_ids: bool) -> Callable[[], Target]:
-        def made() -> Target:
+    def _target(self, config: SinkConfig, text_ids: bool) -> Callable[[], SinkTarget]:
+        def made() -> SinkTarget:
             if config.kind == "kafka":
                 return KafkaTarget(config)
             if config.kind == "nats":

@@ -34,7 +34,7 @@ _SAVE_S = 0.2  # between two writes of a position
 _LOOK_S = 0.5
 
 
-class Target(Protocol):
+class SinkTarget(Protocol):
     """Where events go."""
 
     def deliver(self, events: Sequence[SinkEvent]) -> None:
@@ -86,7 +86,7 @@ class SinkRunner(PipeThread):
     Raises:  as Hub.follow; StoredStateInvalid.
     """
 
-    def __init__(self, config: SinkConfig, engine: str, hub: Hub, target: Callable[[], Target], data: Path) -> None:
+    def __init__(self, config: SinkConfig, engine: str, hub: Hub, target: Callable[[], SinkTarget], data: Path) -> None:
         super().__init__(config.name)
         self._config, self._hub = config, hub
         self._wanted = filter_of(config, engine)
