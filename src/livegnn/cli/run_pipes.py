@@ -42,9 +42,10 @@ def run_pipes(options: argparse.Namespace, console: Console) -> int:
                     shown = time.monotonic()
                     _say(deployment, console, shown - began)
         _say(deployment, console, time.monotonic() - began)
-        failed = [one for one in (*deployment.pipes.sources, *deployment.pipes.sinks) if one.life == "failed"]
-        for one in failed:
-            console.warn(f"{one.name} failed: {one.error}")
+        failed = [(one.name, one.error) for one in deployment.pipes.sources if one.life == "failed"]
+        failed += [(one.name, one.error) for one in deployment.pipes.sinks if one.life == "failed"]
+        for name, error in failed:
+            console.warn(f"{name} failed: {error}")
         if stop.is_set():
             console.warn("Interrupted; what was committed is durable, and the next run goes on after it.")
             return 130

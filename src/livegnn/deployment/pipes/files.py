@@ -102,7 +102,7 @@ class FileReader:
                     file.read(1)
                 finally:
                     file.close()
-        except Unreachable as why:
+        except (Unreachable, PipeBroken) as why:
             raise FileMissing(f"[{where}] {why}; correct the path, or make it") from why
         except BadHeader as why:
             raise ColumnMissing(f"[{where}, {names[0]}] {why}; correct the rules, or the file") from why
@@ -170,10 +170,11 @@ class FileReader:
         return [self._finished(name)._replace(text=name, fault=f"[{name}] {why}")]
 
     def _unfinished(self) -> list[str]:
-        """Names of files that have more, in order. Raises: Unreachable."""
+        """Names of files that have more, in order. Raises: Unreachable, or PipeBroken where none will come."""
         if not self._path.is_dir():
             if not self._path.exists():
-                raise Unreachable(f"expected a file or a folder {self._path}, got nothing there")
+                kind = PipeBroken if self._once else Unreachable
+                raise kind(f"expected a file or a folder {self._path}, got nothing there")
             return [self._path.name] if self._place.get(self._path.name, 0) >= 0 else []
         pattern = self._config.pattern or f"*{_SUFFIXES[self._config.kind]}"
         names = (each.name for each in self._path.glob(pattern) if each.is_file() and not each.name.startswith("."))

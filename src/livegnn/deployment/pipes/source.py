@@ -37,6 +37,7 @@ from livegnn.graph import Updates
 _log = logging.getLogger("livegnn")
 _IDLE_S = 0.25  # that a read waits for a first record: as long as an end of the source may take
 _RETRY_S_MAX = 5.0
+_LAG_S = 1.0  # between two looks at what is left
 _REBUILDS_MAX = 3
 _SHOWN_MAX = 5  # bad records that the program's own log names
 Submit = Callable[[Updates, SourceMove], "Future[Applied]"]
@@ -69,6 +70,7 @@ class SourceRunner(PipeThread):
         self._read_to = dict(place)  # and what is dealt with: bad records after it are in the dead letters
         self._records = self._bad = self._updates = 0
         self._lag: Lag | None = None
+        self._next_lag = 0.0
 
     @property
     def state(self) -> SourceState:
@@ -106,7 +108,9 @@ class SourceRunner(PipeThread):
         try:
             while not self.stopping.is_set():
                 records = self._gathered(reader)
-                self._lag = reader.lag()
+                if not records or time.monotonic() > self._next_lag:  # it costs a look at every file of a folder
+                    self._lag = reader.lag()
+                    self._next_lag = time.monotonic() + _LAG_S
                 self._goes_on()
                 backoff.reset()
                 if records:
