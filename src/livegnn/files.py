@@ -59,7 +59,7 @@ class Table:
         if values.dtype.kind not in "OUS" or not len(values):
             return values.dtype.kind == "M"
         first = values[:1].tolist()[0]
-        return _whole(first) is None and _microseconds(first) is not None
+        return whole_number(first) is None and microseconds(first) is not None
 
     def times(self, name: str) -> npt.NDArray[np.int64]:
         """A column of times: whole numbers in the user's own unit, or dates as microseconds since 1970.
@@ -73,12 +73,12 @@ class Table:
             return self.int64(name)
         if values.dtype.kind not in "OUSf":
             raise DtypeInvalid(f"[{self.path}, column {name}] expected {_TIME}, got {values.dtype}; convert the column")
-        read, expected = (_microseconds, "a date as in row 1") if self.has_dates(name) else (_whole, _TIME)
+        read, expected = (microseconds, "a date as in row 1") if self.has_dates(name) else (whole_number, _TIME)
         out = np.empty(len(values), dtype=np.int64)
         for row, value in enumerate(values.tolist()):
             time = read(value)
             if time is None:
-                advice = _DATES_ADVICE if read is _microseconds else _time_advice(value)
+                advice = _DATES_ADVICE if read is microseconds else _time_advice(value)
                 raise ValueInvalid(self.error(row, name, expected, value, advice))
             out[row] = time
         return out
@@ -146,7 +146,7 @@ class Table:
             raise ValueInvalid(self.error(row, name, expected, values[row : row + 1].tolist()[0]))
 
 
-def _whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     """A whole number, also one written as 3.0."""
     try:
         if isinstance(value, str) and value.lstrip("+-").isdecimal():
@@ -159,7 +159,7 @@ def _whole(value: object) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _microseconds(value: object) -> int | None:
+def microseconds(value: object) -> int | None:
     """Since 1970, of a date in ISO 8601; in UTC where it names no zone."""
     try:
         date = datetime.fromisoformat(value) if isinstance(value, str) else value

@@ -1,4 +1,6 @@
-"""`livegnn run`: the user's own model and files. Reads everything, checks it, then plays the events batch by batch.
+"""`livegnn run`: the sources and sinks of a configuration (run_pipes.py), or a model and files without one.
+
+Of files it reads everything, checks it, then plays the events batch by batch.
 
 Output: one row for each (version, vertex) whose output changed; version 0 holds every vertex before the first event, so
 the last row of a vertex is its prediction now. With --final, one row for each vertex at the end. The file is written
@@ -27,26 +29,24 @@ from livegnn.optional import need
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `livegnn run`."""
-    needed = parser.add_argument_group("files")
+    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="with [[source]]: docs/pipes.md")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="log and snapshots (default: data next to CONFIG)")
+    parser.add_argument("--once", action="store_true", help="end where the sources have nothing left")
+    needed = parser.add_argument_group("files, without CONFIG")
     needed.add_argument(
         "--model",
         type=Path,
-        required=True,
         metavar="FILE",
         help="a trained PyG module, saved by torch.save(module, path)",
     )
+    needed.add_argument("--features", type=Path, metavar="FILE", help=".npy, .parquet or .csv: one row for each vertex")
     needed.add_argument(
-        "--features", type=Path, required=True, metavar="FILE", help=".npy, .parquet or .csv: one row for each vertex"
-    )
-    needed.add_argument(
-        "--events", type=Path, required=True, metavar="FILE", help=".parquet or .csv: one row for each update, in order"
+        "--events", type=Path, metavar="FILE", help=".parquet or .csv: one row for each update, in order"
     )
     needed.add_argument(
         "--edges", type=Path, metavar="FILE", help="edges that are there before the first event (default: none)"
     )
-    needed.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help=".parquet or .csv to write predictions to"
-    )
+    needed.add_argument("--out", type=Path, metavar="FILE", help=".parquet or .csv to write predictions to")
     add_columns(
         parser,
         time="checked to be in order; not given to the model",
@@ -64,7 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Plays the user's events through an engine; 0, or 130 if it was interrupted."""
+    """Runs a configuration, or plays the user's events through an engine; 0, or 130 if it was interrupted."""
+    _refuse_mixed(options)
+    if options.config is not None:
+        from livegnn.cli.run_pipes import run_pipes
+
+        return run_pipes(options, console)
     inputs = (options.model, options.features, options.events, options.edges)
     target = ResultFile(options.out, ("version", "vertex", "prediction"), inputs)
     given = read_files(options, times=False)
@@ -81,6 +86,19 @@ def run(options: argparse.Namespace, console: Console) -> int:
             console.warn("verify was left out.")
     console.line(f"{results.count:,} predictions: {options.out}")
     return 130 if interrupted else 0
+
+
+def _refuse_mixed(options: argparse.Namespace) -> None:
+    """Raises: UsageError for a configuration and files, or for too few files."""
+    files = {f"--{name}": getattr(options, name) for name in ("model", "features", "events", "out")}
+    if options.config is None:
+        missing = [name for name, given in files.items() if given is None]
+        if missing:
+            raise UsageError(f"[run] expected CONFIG, or {', '.join(files)}, got no {missing[0]}; name it")
+        if options.once or options.data is not None:
+            raise UsageError("[run] expected --once and --data with CONFIG, got none; leave them out, or name it")
+    elif given := [name for name, value in (files | {"--edges": options.edges}).items() if value is not None]:
+        raise UsageError(f"[run] expected CONFIG alone, which names its files, got {given[0]}; leave one out")
 
 
 def _engine(model: lg.Model, given: UserFiles, undirected: bool) -> lg.Engine:

@@ -16,6 +16,7 @@ from livegnn.deployment import snapshots
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import KeptKeys
 from livegnn.deployment.note import decode_note
+from livegnn.deployment.places import KeptPlaces
 from livegnn.deployment.snapshots import Captured, EngineEntry, EnginePart
 from livegnn.deployment.temporal import joined, remade
 from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, UsageError
@@ -35,13 +36,15 @@ class Finding(NamedTuple):
 
 
 class _Replayed:
-    """Graph, engines and keys of a snapshot, moved on along the log; an engine that is new there joins them."""
+    """Graph, engines, keys and places of a snapshot, moved on along the log; an engine that is new there joins them."""
 
     def __init__(self, captured: Captured) -> None:
         self.graph = Graph.from_arrays(captured.graph)
         self.first = self.graph.version - captured.offset  # version less offset
         self.keys = KeptKeys(_KEYS_MAX)
         self.keys.restore(captured.keys)
+        self.places = KeptPlaces()
+        self.places.move(captured.sources)
         self.entries = {name: part.entry for name, part in captured.engines.items()}
         self.engines = {
             name: Engine(part.model, self.graph, scales=part.scales, name=name)
@@ -56,6 +59,7 @@ class _Replayed:
     def _follow(self, entry: UpdateEntry) -> None:
         note, switch = decode_note(entry.note, entry.offset), entry.switch
         self.keys.add(note.requests, self.graph.version)
+        self.places.move(note.sources)
         if switch is not None and switch.kind == "swap":
             if switch.name not in self.engines:
                 model, scales = storage.swapped(switch)
@@ -83,6 +87,8 @@ class _Replayed:
                 return f"another state of temporal engine {name!r} than the replay of the log"
         if other.keys.rows() != self.keys.rows()[-len(other.keys) :][: len(other.keys)]:
             return "other keys than the replay of the log"
+        if other.places.all() != self.places.all():
+            return "other places of the sources than the replay of the log"
         return ""
 
     def captured(self) -> Captured:
@@ -91,8 +97,9 @@ class _Replayed:
             name: EnginePart(engine.model, engine.scales, engine.settings, self.entries[name])
             for name, engine in self.engines.items()
         }
-        temporal = {name: use.part() for name, use in self.temporal.items()}
-        return Captured(self.graph.version, 0, self.graph.to_arrays(), parts, self.keys.rows(), temporal=temporal)
+        temporal, sources = {name: use.part() for name, use in self.temporal.items()}, self.places.all()
+        graph, keys = self.graph.to_arrays(), self.keys.rows()
+        return Captured(self.graph.version, 0, graph, parts, keys, temporal=temporal, sources=sources)
 
 
 def verify(data: Path, url: str = "", progress: Callable[[str], object] = lambda text: None) -> list[Finding]:

@@ -7,7 +7,8 @@ requests are applied one by one, so that a bad one is refused alone. While one e
 the cost of a sync is shared by as many requests as come in meanwhile.
 
 A failure of the log may hide that an entry was written. The committer then reads the log on (catch_up): if the entry is
-there, its requests stand. Until that succeeds, every request is refused as LogUnavailable.
+there, its requests stand. Until that succeeds, every request is refused as LogUnavailable. One that comes again is then
+known by its key, or by the place of its source, and is not written twice.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from livegnn.deployment.keys import Applied, KeptKeys, checked_key, refuse_other
 from livegnn.deployment.note import Note, Noted, decode_note, encode_note
+from livegnn.deployment.places import KeptPlaces, SourceMove
 from livegnn.errors import (
     LiveGnnError,
     LogError,
@@ -37,12 +39,16 @@ _log = logging.getLogger("livegnn")
 
 
 class CommitRequest(NamedTuple):
-    """One caller's batch. noted: its key, where it has one.  since: when it came, in seconds of time.monotonic."""
+    """One caller's batch. noted: its key, where it has one.  since: when it came, in seconds of time.monotonic.
+
+    move: of the source that it came from, where it did.
+    """
 
     updates: Updates
     noted: Noted | None
     future: Future[Applied]
     since: float
+    move: SourceMove | None
 
 
 class CommitStats(NamedTuple):
@@ -71,12 +77,13 @@ class Committer:
         self,
         attachment: Attachment,
         keys: KeptKeys,
+        places: KeptPlaces,
         *,
         group_updates_max: int,
         queue_updates_max: int,
         followed: Callable[[Note], object],
     ) -> None:
-        self._attachment, self._keys, self._followed = attachment, keys, followed
+        self._attachment, self._keys, self._places, self._followed = attachment, keys, places, followed
         self._group_max, self._queue_max = group_updates_max, queue_updates_max
         self._queue: deque[CommitRequest] = deque()
         self._under_way: dict[str, CommitRequest] = {}
@@ -92,11 +99,13 @@ class Committer:
 
     # ---- callers
 
-    def submit(self, updates: Updates, key: str | None = None, digest: str | None = None) -> Future[Applied]:
+    def submit(
+        self, updates: Updates, key: str | None = None, digest: str | None = None, move: SourceMove | None = None
+    ) -> Future[Applied]:
         """A future of the answer, once the updates are durable and visible.
 
         The caller no longer changes `updates`. A key that is known gives the first answer; one that is under way gives
-        the same future.
+        the same future. A move whose source has left its beginning is in the log, and is not applied again.
         Raises:  UsageError for a key with other updates, or when closed; Overloaded; ValueInvalid, DtypeInvalid.
         """
         if not isinstance(updates, Updates):
@@ -118,7 +127,7 @@ class Committer:
                     f"[apply] expected at most {self._queue_max} updates waiting, got {self._waiting_updates} and "
                     f"{count} more; send them again later"
                 )
-            request = CommitRequest(updates, noted, Future(), time.monotonic())
+            request = CommitRequest(updates, noted, Future(), time.monotonic(), move)
             request.future.set_running_or_notify_cancel()  # callers with one key share it: none may cancel it
             self._queue.append(request)
             self._waiting_updates += count
@@ -216,8 +225,12 @@ class Committer:
     def _commit(self, group: list[CommitRequest]) -> None:
         """One entry of the group; one for each request where that is refused."""
         try:
+            group = self._unwritten(group)
+            if not group:
+                return
             updates = group[0].updates if len(group) == 1 else _merged(group)
-            note = Note(_wall_ms(), [one.noted for one in group if one.noted is not None])
+            sources = {one.move.source: one.move.after for one in group if one.move is not None}
+            note = Note(_wall_ms(), [one.noted for one in group if one.noted is not None], sources=sources)
             version = self._written(lambda: self._attachment.graph.apply(updates), note)
         except BaseException as error:  # the callers get it; the thread serves on
             if len(group) == 1 or not isinstance(error, Exception) or isinstance(error, LogError):
@@ -228,6 +241,28 @@ class Committer:
         else:
             self._answer(group, version)
 
+    def _unwritten(self, group: list[CommitRequest]) -> list[CommitRequest]:
+        """Those that the log does not have. After a failure that hid a success, the others get their first answer.
+
+        Raises: LogError while the log does not answer.
+        """
+        if self._doubtful:
+            with self._attachment.graph.host.lock:
+                self._settle()
+        with self._lock:
+            version = self._attachment.graph.version
+            known: dict[int, Applied] = {}
+            for place, one in enumerate(group):
+                found = None if one.noted is None else self._keys.find(one.noted.key, one.noted.digest)
+                if found is None and one.move is not None and not self._places.is_next(one.move):
+                    found = Applied(version, len(one.updates), repeated=True)
+                if found is not None:
+                    known[place] = found
+                    self._under_way.pop(one.noted.key if one.noted is not None else "", None)
+        for place, answer in known.items():
+            group[place].future.set_result(answer)
+        return [one for place, one in enumerate(group) if place not in known]
+
     def _written(self, write: Callable[[], object], note: Note) -> int:
         """The version that `write` made. Raises: what refuses it; LogError where the log failed."""
         with self._attachment.noting(encode_note(note)):  # holds the writer's place
@@ -235,6 +270,7 @@ class Committer:
             version = self._tried(write)
             with self._lock:  # before the place is free: a snapshot of this version has its keys
                 self._keys.add(note.requests, version)
+                self._places.move(note.sources)
             return version
 
     def _tried(self, write: Callable[[], object]) -> int:
@@ -271,6 +307,7 @@ class Committer:
         note = decode_note(entry.note, entry.offset)
         with self._lock:
             self._keys.add(note.requests, self._attachment.graph.version)
+            self._places.move(note.sources)
         self._followed(note)
 
     def _answer(self, group: list[CommitRequest], version: int) -> None:

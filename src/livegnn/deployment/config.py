@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from livegnn.deployment.config_explain import ExplainConfig
 from livegnn.deployment.config_index import IndexConfig
+from livegnn.deployment.config_pipes import SinkConfig, SourceConfig, check_pipes
 from livegnn.deployment.config_temporal import TemporalConfig
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import FileMissing, ValueInvalid
@@ -154,6 +155,8 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     temporal: tuple[TemporalConfig, ...] = ()
     index: tuple[IndexConfig, ...] = ()
     token: tuple[TokenConfig, ...] = ()
+    source: tuple[SourceConfig, ...] = ()
+    sink: tuple[SinkConfig, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -199,6 +202,7 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
                 f"[{where}] expected the model of sampler {sampler.name!r} as NAME/VERSION, got {sampler.model!r}; no "
                 "entry of the log says which version answers, so name it"
             )
+    check_pipes(where, config.source, config.sink, tuple(one.name for one in config.engine))
     return config
 
 
@@ -229,4 +233,7 @@ def _entry(key: str, entry: Mapping[str, object]) -> list[str]:
 def _value(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{msgspec.json.encode(key).decode()} = {_value(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     return msgspec.json.encode(value).decode()  # TOML's strings, numbers and truth values are JSON's

@@ -3,6 +3,7 @@
     DIR/lock            held by the one process that has the deployment open
     DIR/history.db ...  the log, unless the configuration names another
     DIR/snapshots/      snapshots.py
+    DIR/sinks/, DIR/dead-letters.jsonl      of sinks and sources: pipes/
 
 Start = the newest sound snapshot, and the log's entries after it. The first start writes a snapshot of the graph with
 which the history begins; after that the configuration's files of the graph are not read again.
@@ -15,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -29,6 +30,8 @@ from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
 from livegnn.deployment.note import Note
+from livegnn.deployment.pipes.pipes import Pipes
+from livegnn.deployment.places import KeptPlaces, SourceMove
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
@@ -62,6 +65,7 @@ class Deployment:
     Args:    config: a DeploymentConfig, its document as a dictionary, or the path of livegnn.toml.
              data: the folder of log and snapshots; made if it is not there.
              graph: with which the history begins, or a function that makes it; in place of the configuration's.
+             once: sources end where nothing is left to read, rather than wait for more.
     Raises:  ValueInvalid, FileMissing for the configuration.
 
     Use it as `with Deployment(...) as deployment`, or call start() and close().
@@ -73,6 +77,7 @@ class Deployment:
         data: str | os.PathLike[str],
         *,
         graph: Graph | Callable[[], Graph] | None = None,
+        once: bool = False,
     ) -> None:
         self.folder = Path.cwd()  # of the paths in the configuration
         if isinstance(config, DeploymentConfig):
@@ -85,6 +90,7 @@ class Deployment:
             self.config, self.folder = read_config(path), path.parent
         self.data = Path(data)
         self.registry = Registry(self.folder / self.config.models, trust_pickle=self.config.trust_pickle)
+        self.pipes = Pipes(self.config, self.folder, self.data, once=once)
         self._beginning = graph
         self._stack = ExitStack()
         self._snapshot_lock = threading.Lock()
@@ -108,6 +114,7 @@ class Deployment:
             stack.enter_context(locked(self.data))
             self.log = stack.enter_context(UpdateLog(open_log(log_url(self.data, self.config.log.url))))
             self._recover(stack)
+            self.pipes.start(self.graph, self._places.of, self._submit_moved)
             self._stack = stack.pop_all()
         self._state = "open"
         self._watcher = threading.Thread(target=self._watch, name="livegnn-snapshots", daemon=True)
@@ -117,17 +124,19 @@ class Deployment:
 
     def _recover(self, stack: ExitStack) -> None:
         keys = KeptKeys(self.config.log.keys_max)
-        captured = snapshots.newest(self.data, set_aside=True)
+        captured = self._newest_snapshot()
         if captured is not None and isinstance(self._beginning, Graph):
             raise UsageError(
                 f"[start] expected no graph for {self.data}, whose history has begun, got one; leave graph= out, or "
                 "pass a function that makes it"
             )
+        self._places = KeptPlaces()
         if captured is None:
             self.graph, offset = self._first_graph(), 0
         else:
             self.graph, offset = Graph.from_arrays(captured.graph), captured.offset
             keys.restore(captured.keys)
+            self._places.move(captured.sources)
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         stored = {} if captured is None else captured.engines
         temporal = {} if captured is None else captured.temporal
@@ -141,10 +150,13 @@ class Deployment:
         if captured is None:
             snapshots.write(self.data, self._capture())
         self._snapshot_version = self.graph.version
+        stack.callback(self.pipes.close)
+        self.pipes.follow(self.hub, self.graph)
         self._attachment = stack.enter_context(self.log.attach(self.graph, at=offset))
         self._committer = Committer(
             self._attachment,
             keys,
+            self._places,
             group_updates_max=self.config.log.group_updates_max,
             queue_updates_max=self.config.log.queue_updates_max,
             followed=self._follow,
@@ -156,6 +168,19 @@ class Deployment:
         for one in self.config.index:
             self.indexes[one.name] = index = VectorIndex(self.engine(one.engine), one)
             stack.callback(index.stop)
+
+    def _newest_snapshot(self) -> snapshots.Captured | None:
+        """The newest one; with sinks, the newest that is not after the one that is behind most, if there is one.
+
+        The log's entries after it are applied again, and give such a sink the changes that it did not deliver.
+        """
+        behind = self.pipes.oldest_position
+        if behind is not None and any(int(one.name) <= behind for one in snapshots.listed(self.data)):
+            with suppress(StoredStateInvalid):
+                found = snapshots.newest(self.data, up_to=behind)
+                if found is not None:
+                    return found
+        return snapshots.newest(self.data, set_aside=True)
 
     def _first_graph(self) -> Graph:
         if self.log.tail:
@@ -198,8 +223,10 @@ class Deployment:
             return
         self._state = "closed"
         with self._stack:  # closes everything, whatever the snapshot raises
+            self.pipes.stop_sources()
             self.consumers.end_training()
             self._committer.close()
+            self.pipes.close()
             self._snapshot_due.set()
             self._watcher.join()
             if self.config.snapshots.at_close and self.graph.version != self._snapshot_version:
@@ -230,10 +257,19 @@ class Deployment:
         """As apply(), at once: a future of the answer. digest: of the request, in place of that of the updates."""
         self._refuse_closed("apply")
         future = self._committer.submit(updates, key, digest)
+        self._note_snapshot_due()
+        return future
+
+    def _submit_moved(self, updates: Updates, move: SourceMove) -> Future[Applied]:
+        """A batch of a source, with the move of its place."""
+        future = self._committer.submit(updates, move=move)
+        self._note_snapshot_due()
+        return future
+
+    def _note_snapshot_due(self) -> None:
         every = self.config.snapshots.every_entries
         if every and self.graph.version - self._snapshot_version >= every:
             self._snapshot_due.set()
-        return future
 
     def swap(self, engine: str, model: str) -> Applied:
         """Changes an engine to a model of the registry, "NAME" or "NAME/VERSION", as an entry of the log.
@@ -406,9 +442,11 @@ class Deployment:
         """The content of a snapshot. Writes stop meanwhile, reads do not."""
         with self.graph.host.lock, snapshots.Pause() as pause:
             version, graph = self.graph.version, self.graph.to_arrays()
-            engines, keys = self.consumers.parts(), self._keys.rows()
+            engines, keys, sources = self.consumers.parts(), self._keys.rows(), self._places.all()
             temporal = {name: use.part() for name, use in self.consumers.temporal.items()}
-        return snapshots.Captured(version, version - self._first, graph, engines, keys, pause.seconds, temporal)
+        return snapshots.Captured(
+            version, version - self._first, graph, engines, keys, pause.seconds, temporal=temporal, sources=sources
+        )
 
     def _watch(self) -> None:
         while True:

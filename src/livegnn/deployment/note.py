@@ -2,7 +2,7 @@
 
 note = JSON {"time_ms": wall clock of the commit, "requests": [[key, digest, number of updates], ...],
              "engine": of a swap, "model": its registry key, "configured": what the configuration said, if that was
-             the reason}
+             the reason, "sources": {source: {part of it: how far it is in the log with this entry}, places.py}}
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from livegnn.deployment.places import Place
 from livegnn.errors import LogDamaged
 
 
@@ -23,13 +24,17 @@ class Noted(NamedTuple):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """requests: those of the entry that have keys.  engine, model, configured: where the entry is a swap."""
+    """requests: those of the entry that have keys.  engine, model, configured: where the entry is a swap.
+
+    sources: where those stand from which the entry's batches came.
+    """
 
     time_ms: int
     requests: list[Noted] = []
     engine: str = ""
     model: str = ""
     configured: str = ""
+    sources: dict[str, Place] = {}
 
 
 def encode_note(note: Note) -> bytes:

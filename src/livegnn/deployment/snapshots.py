@@ -5,6 +5,7 @@
         engine-NAME.npz                    sealed: model, scales and settings; its state is a function of these
         temporal-NAME.pt                   sealed: weights, memory and settings of a temporal engine (temporal.py)
         keys.json                          idempotency keys
+        sources.json                       where the sources stand (places.py), if there are any
         manifest.json                      sealed: {"format", "version", "offset", "files": {name: digest}, "engines"}
 
 A snapshot is captured while the graph's lock is held, which stops writes for as long as the graph's arrays take to
@@ -30,6 +31,7 @@ import msgspec
 import numpy as np
 
 from livegnn.deployment.keys import KeptRow
+from livegnn.deployment.places import Place
 from livegnn.deployment.temporal import TemporalPart, read_part, write_part
 from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
 from livegnn.inference import storage
@@ -39,6 +41,7 @@ from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
 
 FOLDER, MANIFEST, GRAPH_FILE, KEYS_FILE = "snapshots", "manifest.json", "graph.npz", "keys.json"
+SOURCES_FILE = "sources.json"
 _FORMAT = "livegnn-snapshot-1"
 _NAME = re.compile(r"[0-9]{12}")
 _log = logging.getLogger("livegnn")
@@ -86,6 +89,7 @@ class Captured:
     keys: list[KeptRow]
     pause_s: float = 0.0
     temporal: Mapping[str, TemporalPart] = field(default_factory=dict)
+    sources: Mapping[str, Place] = field(default_factory=dict)
 
 
 def write(data: Path, captured: Captured) -> Path:
@@ -109,6 +113,9 @@ def write(data: Path, captured: Captured) -> Path:
             write_part(part / f"temporal-{name}.pt", each)
         with replaced(part / KEYS_FILE, "snapshot", sealed=False) as file:
             file.write(msgspec.json.encode(captured.keys))
+        if captured.sources:
+            with replaced(part / SOURCES_FILE, "snapshot", sealed=False) as file:
+                file.write(msgspec.json.encode(captured.sources))
         names = sorted(one.name for one in part.iterdir())
         entries = {name: engine.entry for name, engine in captured.engines.items()}
         files = {name: _digest(part / name) for name in names}
@@ -157,7 +164,10 @@ def read(place: Path) -> Captured:
         for name, entry in manifest.temporal.items()
     }
     keys = msgspec.json.decode((place / KEYS_FILE).read_bytes(), type=list[KeptRow])
-    return Captured(manifest.version, manifest.offset, graph, engines, keys, temporal=temporal)
+    sources: dict[str, Place] = {}
+    if SOURCES_FILE in manifest.files:
+        sources = msgspec.json.decode((place / SOURCES_FILE).read_bytes(), type=dict[str, Place])
+    return Captured(manifest.version, manifest.offset, graph, engines, keys, temporal=temporal, sources=sources)
 
 
 def written_at(data: Path, version: int) -> float:

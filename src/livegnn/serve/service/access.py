@@ -37,6 +37,7 @@ SCOPES: dict[str, AccessScope] = {  # of every route; a test refuses a route tha
     "/v1/changes": "read",
     "/v1/models": "read",
     "/v1/stats": "read",
+    "/v1/pipes": "read",
     "/v1/explain/{vertex}": "read",
     "/v1/updates": "write",
     "/v1/admin/swap": "admin",

@@ -29,7 +29,7 @@ from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.origins import check_local
-from livegnn.serve.service import changes, explain, meta, more_reads, page, reads, stats_route, temporal, writes
+from livegnn.serve.service import changes, explain, meta, more_reads, page, pipes, reads, stats_route, temporal, writes
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ENDING, ServiceContext
 from livegnn.serve.service.feed import ChangeFeed
@@ -39,7 +39,7 @@ from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, write_piece
 
-_PARTS = (reads, more_reads, temporal, changes, explain, writes, meta, stats_route)
+_PARTS = (reads, more_reads, temporal, changes, explain, pipes, writes, meta, stats_route)
 HANDLERS = tuple(handler for part in _PARTS for handler in part.HANDLERS)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),

@@ -9,6 +9,7 @@ import numpy as np
 
 from livegnn.deployment import Deployment, snapshots
 from livegnn.serve.metrics import Facts, Metrics
+from livegnn.serve.service.pipes import PIPE_METRICS, pipe_facts
 from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Traffic
 
@@ -38,6 +39,7 @@ class DeploymentMetrics(Metrics):
         "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
+        **PIPE_METRICS,
     }
 
     def __init__(self, deployment: Deployment, traffic: Traffic, windows: ActivityWindows) -> None:
@@ -77,6 +79,7 @@ class DeploymentMetrics(Metrics):
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
             "livegnn_bytes": [(f'{{part="{part}"}}', size) for part, size in memory_by_part(deployment).items()],
+            **pipe_facts(deployment),
         }
 
 
