@@ -74,7 +74,7 @@ class Committer:
         *,
         group_updates_max: int,
         queue_updates_max: int,
-        followed: Callable[[Note], object],
+        followed: Callable[[Note, UpdateEntry], object],
     ) -> None:
         self._attachment, self._keys, self._followed = attachment, keys, followed
         self._group_max, self._queue_max = group_updates_max, queue_updates_max
@@ -216,6 +216,9 @@ class Committer:
     def _commit(self, group: list[CommitRequest]) -> None:
         """One entry of the group; one for each request where that is refused."""
         try:
+            group = self._unknown(group)
+            if not group:
+                return
             updates = group[0].updates if len(group) == 1 else _merged(group)
             note = Note(_wall_ms(), [one.noted for one in group if one.noted is not None])
             version = self._written(lambda: self._attachment.graph.apply(updates), note)
@@ -227,6 +230,29 @@ class Committer:
                 self._commit([one])
         else:
             self._answer(group, version)
+
+    def _unknown(self, group: list[CommitRequest]) -> list[CommitRequest]:
+        """The group without requests whose keys have come to be known since: they get their answers.
+
+        A request that failed may be in the log, and comes again before the log was read on. Raises: LogError.
+        """
+        if self._doubtful:
+            with self._attachment.graph.host.lock:
+                self._settle()
+        unknown: list[CommitRequest] = []
+        for one in group:
+            try:
+                with self._lock:
+                    known = None if one.noted is None else self._keys.find(one.noted.key, one.noted.digest)
+            except UsageError as error:
+                self._fail([one], error)
+                continue
+            if known is None:
+                unknown.append(one)
+            else:
+                self._forget([one])
+                one.future.set_result(known)
+        return unknown
 
     def _written(self, write: Callable[[], object], note: Note) -> int:
         """The version that `write` made. Raises: what refuses it; LogError where the log failed."""
@@ -271,7 +297,7 @@ class Committer:
         note = decode_note(entry.note, entry.offset)
         with self._lock:
             self._keys.add(note.requests, self._attachment.graph.version)
-        self._followed(note)
+        self._followed(note, entry)
 
     def _answer(self, group: list[CommitRequest], version: int) -> None:
         now = time.monotonic()
@@ -288,12 +314,16 @@ class Committer:
             one.future.set_result(Applied(version, len(one.updates)))
 
     def _fail(self, group: list[CommitRequest], error: BaseException) -> None:
+        self._forget(group)
+        for one in group:
+            one.future.set_exception(error)
+
+    def _forget(self, group: list[CommitRequest]) -> None:
+        """Their keys are no longer those of requests under way."""
         with self._lock:
             for one in group:
                 if one.noted is not None:
                     self._under_way.pop(one.noted.key, None)
-        for one in group:
-            one.future.set_exception(error)
 
 
 def _merged(group: list[CommitRequest]) -> Updates:

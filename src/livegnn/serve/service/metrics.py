@@ -30,6 +30,7 @@ class DeploymentMetrics(Metrics):
         "livegnn_kept_changes_bytes": ("gauge", "Changes that are kept for subscribers."),
         "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
+        "livegnn_shadow_set_aside": ("gauge", "1 where the shadow refused a batch and follows no more, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
     }
 
@@ -66,5 +67,8 @@ class DeploymentMetrics(Metrics):
             "livegnn_kept_changes_bytes": [("", deployment.hub.size[1])],
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
+            "livegnn_shadow_set_aside": [
+                (f'{{engine="{name}"}}', int(bool(one.refusal))) for name, one in sorted(deployment.shadows.items())
+            ],
             "livegnn_bytes": parts,
         }
