@@ -95,5 +95,5 @@ def test_a_stream_that_lost_more_than_it_released_is_damaged(nats_server):
     with filled(nats_server.url("short"), {"releasable": True}, 9) as log:
         log.release(4)
         log._ask("purge", lambda: log._stream.purge_stream(log.name, seq=7))
-        with pytest.raises(LogDamaged, match="expected the stream from sequence 5 on, got it from 7"):
+        with pytest.raises(LogDamaged, match="expected the stream from sequence 5 on, got it from sequence 7"):
             _ = log.tail

@@ -86,8 +86,9 @@ class NatsLog(BrokerLog):
         info = self._ask("tail", self._info)
         state, released = info.state, _released(info.config)
         if state.last_seq and state.first_seq - 1 > released:
+            begin = f"sequence {released + 1}" if released else "its first message"
             raise LogDamaged(
-                f"[{self.name}, offset {released}] expected the stream from sequence {released + 1} on, got it from "
+                f"[{self.name}, offset {released}] expected the stream from {begin} on, got it from sequence "
                 f"{state.first_seq}; restore it from a copy and set no limits"
             )
         return int(state.last_seq)
