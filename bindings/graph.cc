@@ -19,6 +19,7 @@
 #include "bindings.h"
 #include "gil.h"
 #include "graph_arrays.h"
+#include "livegnn/graph_capture.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -36,21 +37,25 @@ struct EdgeColumns {
   std::vector<float> weight, attr;
   std::vector<std::int32_t> type;
 
-  EdgeColumns(const GraphStore& store, const EdgeRun& edges)
+  // attr_of: the attribute row of an edge id.
+  template <typename AttrOf>
+  EdgeColumns(const GraphOptions& options, const EdgeRun& edges, AttrOf&& attr_of)
       : src(column_of<std::int64_t>(edges, &EdgeRecord::src)),
         dst(column_of<std::int64_t>(edges, &EdgeRecord::dst)),
         id(column_of<std::int64_t>(edges, &EdgeRecord::id)) {
-    const GraphOptions& options = store.options();
     if (options.has_weight) weight = column_of<float>(edges, &EdgeRecord::weight);
     if (options.has_time) time = column_of<std::int64_t>(edges, &EdgeRecord::time);
     if (options.has_type) type = column_of<std::int32_t>(edges, &EdgeRecord::type);
     if (options.attr_width == 0) return;
     attr.reserve(edges.size() * static_cast<std::size_t>(options.attr_width));
     for (const EdgeRecord& edge : edges) {
-      const float* row = store.loaded_attr(edge.id);
+      const float* row = attr_of(edge.id);
       attr.insert(attr.end(), row, row + options.attr_width);
     }
   }
+
+  EdgeColumns(const GraphStore& store, const EdgeRun& edges)
+      : EdgeColumns(store.options(), edges, [&](EdgeId edge) { return store.loaded_attr(edge); }) {}
 
   Columns give(const GraphOptions& options, bool with_src = true, bool with_dst = true) && {
     const std::size_t count = id.size();
@@ -253,26 +258,47 @@ void load(GraphStore& store, const Columns& arrays, int threads, std::int64_t ne
 
 // All rows without their padding, as they are stored.
 template <typename T>
-Out2<T> stored_rows(const GraphStore& store, const T* table) {
-  const auto width = static_cast<std::size_t>(store.options().feature_width);
-  const auto slots = static_cast<std::size_t>(store.slot_count());
-  const auto stride = static_cast<std::size_t>(store.feature_stride());
+std::vector<T> stored_rows(const GraphCapture& graph, const T* table) {
+  const auto width = static_cast<std::size_t>(graph.options().feature_width);
+  const auto slots = static_cast<std::size_t>(graph.slot_count());
+  const auto stride = static_cast<std::size_t>(graph.features().stride());
   std::vector<T> rows(slots * width);
   for (std::size_t v = 0; v < slots; ++v) std::copy_n(table + v * stride, width, rows.data() + v * width);
-  return give<Out2<T>>(std::move(rows), {slots, width});
+  return rows;
+}
+
+template <typename T, typename Read>
+std::vector<T> of_slots(const GraphCapture& graph, Read&& read) {
+  return column_of<T>(std::views::iota(VertexId{0}, graph.slot_count()), read);
+}
+
+Columns captured_arrays(const GraphCapture& graph) {
+  const GraphOptions& options = graph.options();
+  EdgeColumns edges =
+      without_gil([&] { return EdgeColumns(options, graph.edges(), [&](EdgeId edge) { return graph.attr(edge); }); });
+  Columns out = std::move(edges).give(options);
+  const std::size_t slots = static_cast<std::size_t>(graph.slot_count());
+  const std::size_t width = static_cast<std::size_t>(options.feature_width);
+  const auto rows = [&]<typename T>(const T* table) {
+    return give<Out2<T>>(without_gil([&] { return stored_rows(graph, table); }), {slots, width});
+  };
+  if (graph.features().is_half()) {
+    out["features"] = rows(graph.features().halves());
+  } else {
+    out["features"] = rows(graph.features().floats());
+  }
+  out["live"] = make_array(of_slots<std::uint8_t>(graph, [&](VertexId v) { return graph.is_live(v); }));
+  if (!options.type_widths.empty()) {
+    out["vertex_type"] = make_array(of_slots<std::int32_t>(graph, [&](VertexId v) { return graph.vertex_type(v); }));
+  }
+  out["counters"] = make_array(std::vector<std::int64_t>{graph.version(), graph.next_edge_id()});
+  return out;
 }
 
 Columns to_arrays(const GraphStore& store) {
-  Columns out = edges(store);
-  if (store.features().is_half()) {
-    out["features"] = stored_rows(store, store.features().halves());
-  } else {
-    out["features"] = stored_rows(store, store.features().floats());
-  }
-  out["live"] = make_array(live_flags(store));
-  if (store.is_typed()) out["vertex_type"] = make_array(types_of_all(store));
-  out["counters"] = make_array(std::vector<std::int64_t>{store.version(), store.next_edge_id()});
-  return out;
+  GraphCapture captured(store);
+  without_gil([&] { captured.take(store, 1); });
+  return captured_arrays(captured);
 }
 
 void from_arrays(GraphStore& store, const Columns& arrays) {
@@ -413,6 +439,11 @@ void bind_store(nb::module_& m) {
       .def("to_arrays", &to_arrays)
       .def("from_arrays", &from_arrays, "arrays"_a);
   bind_offloaded(bound);
+  nb::class_<GraphCapture>(m, "GraphCapture", "A store at one version, copied in three steps: see graph_capture.h.")
+      .def(nb::init<const GraphStore&>(), "store"_a)
+      .def("make_room", &GraphCapture::make_room, "threads"_a, Release())
+      .def("take", &GraphCapture::take, "store"_a, "threads"_a, Release())
+      .def("to_arrays", &captured_arrays);
 }
 
 }  // namespace

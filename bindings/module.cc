@@ -40,7 +40,9 @@ void translate(const std::exception_ptr& error, void*) {
     std::rethrow_exception(error);
   } catch (const Error& e) {
     const nb::object type = nb::module_::import_("livegnn.errors").attr(name_of(e.kind()).data());
-    PyErr_SetObject(type.ptr(), type(e.what(), **facts_of(e.facts())).ptr());
+    const nb::object made = type(e.what(), **facts_of(e.facts()));
+    if (e.facts().engine) made.attr("refused_by") = *e.facts().engine;
+    PyErr_SetObject(type.ptr(), made.ptr());
   }
 }
 

@@ -52,6 +52,20 @@ std::int64_t EdgeIdMap::erase(EdgeId id) {
   return value;
 }
 
+void EdgeIdMap::copy_from(const EdgeIdMap& other, CopyPlan& plan) {
+  plan.add(cells_, other.cells_, static_cast<std::int64_t>(other.size_));
+  size_ = other.size_;
+  mask_ = other.mask_;
+  shift_ = other.shift_;
+  count_ = other.count_;
+}
+
+void AttributeTable::copy_from(const AttributeTable& other, CopyPlan& plan) {
+  rows_of_.copy_from(other.rows_of_, plan);
+  plan.add(rows_, other.rows_, other.row_count_ * width_);
+  row_count_ = other.row_count_;
+}
+
 void AttributeTable::reserve(std::int64_t count) {
   rows_of_.reserve(count);
   rows_.reserve(count * width_);

@@ -55,6 +55,14 @@ void BlockPool::reserve(std::int64_t places) {
   if (columns_.type) types_.reserve(places);
 }
 
+void BlockPool::copy_from(const BlockPool& other, CopyPlan& plan) {
+  plan.add(neighbours_, other.neighbours_, other.top_);
+  plan.add(ids_, other.ids_, other.top_);
+  if (columns_.weight) plan.add(weights_, other.weights_, other.top_);
+  if (columns_.time) plan.add(times_, other.times_, other.top_);
+  if (columns_.type) plan.add(types_, other.types_, other.top_);
+}
+
 std::int64_t BlockPool::extend(std::int64_t places) {
   reserve(top_ + places);
   const std::int64_t place = top_;

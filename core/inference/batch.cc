@@ -42,6 +42,16 @@ void list_edges(const GraphStore& graph, const BatchDelta& delta, Changes& chang
   for (const EdgeReweighted& edge : delta.reweighted) changes.edges_reweighted.push_back(edge.before);
 }
 
+// Writes into the exception that is being handled which engine it came from.
+void name_engine(std::size_t place) {
+  try {
+    throw;
+  } catch (Error& error) {
+    error.name_engine(place);
+  } catch (...) {  // of the machine, not of an engine's rows
+  }
+}
+
 }  // namespace
 
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
@@ -59,6 +69,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
   try {
     for (; prepared < engines.size(); ++prepared) engines[prepared]->prepare(delta);
   } catch (...) {
+    name_engine(prepared);
     for (std::size_t i = 0; i <= prepared; ++i) engines[i]->abort();
     graph.undo(delta);
     throw;
@@ -67,6 +78,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     for (; reached < engines.size(); ++reached) engines[reached]->propagate(delta);
     if (before_publish) before_publish();
   } catch (...) {
+    if (reached < engines.size()) name_engine(reached);
     // State is a function of the graph: with the graph as before, a run from scratch gives every bit back.
     graph.undo(delta);
     for (std::size_t i = 0; i < engines.size(); ++i) {

@@ -74,6 +74,7 @@ class LiveGnnError(Exception):
     """
 
     retryable: bool = False
+    refused_by: int | None = None  # the place, among a graph's native engines, of the one that refused a batch
     where: str | None = None
     subject: str | None = None
     update: int | None = None

@@ -59,6 +59,12 @@ class MemoryLog(ByteLog):
     def _frames(self, first: int, last: int) -> list[bytes]:
         return [framed for _, framed in self.frames[first:last]]
 
+    def _first(self) -> int:
+        return 0
+
+    def _release(self, first: int, before: int) -> None:
+        raise NotImplementedError
+
     def _close(self) -> None:
         pass
 

@@ -33,6 +33,7 @@ struct ErrorFacts {
   std::optional<std::pair<std::int64_t, std::int64_t>> edge = {};  // source and destination
   std::string subject = {};                                        // "add_edge 3 -> 5": what was asked for
   std::optional<std::int64_t> update = {};                         // its place in the batch
+  std::optional<std::int64_t> engine = {};  // the place, among those of the batch, of the engine that refused it
 };
 
 // what(): `[where] expected X, got Y; advice`, with the update or the subject after the place, where one is given.
@@ -42,6 +43,7 @@ class Error : public std::exception {
   Error(ErrorKind kind, std::string text) : kind_(kind), text_(std::move(text)) {}
   ErrorKind kind() const noexcept { return kind_; }
   const ErrorFacts& facts() const noexcept { return facts_; }
+  void name_engine(std::size_t place) { facts_.engine = static_cast<std::int64_t>(place); }
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:

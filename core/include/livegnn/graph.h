@@ -143,6 +143,7 @@ struct GraphMemory {           // bytes; parts do not overlap
   std::size_t vertices, features, attributes;
 };
 
+class GraphCapture;
 class ThreadPool;
 
 // One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers
@@ -307,6 +308,8 @@ class GraphStore {
   void check_invariants() const;  // for tests: both directions agree, blocks ordered, index complete
 
  private:
+  friend class GraphCapture;  // which copies the columns
+
   template <typename Visitor>
   void visit_once(VertexId u, const EdgeSpan& span, std::int32_t first, std::int32_t last, Visitor&& visitor) const {
     for (std::int32_t i = first; i < last; ++i) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "livegnn/detail/graph_copies.h"
 #include "livegnn/detail/graph_memory.h"
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/types.h"
@@ -65,11 +66,14 @@ class FeatureTable {
     return stride_ == 0 || std::memcmp(address(v), other.address(v), static_cast<std::size_t>(row_bytes_)) == 0;
   }
 
-  void reserve(std::int64_t rows) { bytes_.reserve(rows * row_bytes_); }  // new rows hold anything
-  void clear(std::int64_t first, std::int64_t last);                      // rows to zero
-  void write(VertexId v, const float* row, std::int32_t width);           // values that fit
-  void write(VertexId v, const std::uint16_t* row, std::int32_t width);   // of the table's own 16 bits
-  void copy_row(VertexId v, const FeatureTable& other);                   // of one dtype and stride
+  void reserve(std::int64_t rows) { bytes_.reserve(rows * row_bytes_); }          // new rows hold anything
+  void clear(std::int64_t first, std::int64_t last);                              // rows to zero
+  void write(VertexId v, const float* row, std::int32_t width);                   // values that fit
+  void write(VertexId v, const std::uint16_t* row, std::int32_t width);           // of the table's own 16 bits
+  void copy_row(VertexId v, const FeatureTable& other);                           // of one dtype and stride
+  void copy_from(const FeatureTable& other, std::int64_t rows, CopyPlan& plan) {  // likewise, into an empty table
+    plan.add(bytes_, other.bytes_, rows * row_bytes_);
+  }
 
  private:
   const std::byte* address(std::int64_t v) const { return bytes_.data() + v * row_bytes_; }

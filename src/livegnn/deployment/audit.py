@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from livegnn.deployment import snapshots
+from livegnn.deployment.consumers import SHADOW_SUFFIX
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import KeptKeys
 from livegnn.deployment.note import decode_note
@@ -23,6 +24,7 @@ from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, UsageError
 from livegnn.graph import Graph
 from livegnn.inference import Engine, storage
 from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
+from livegnn.models.model import Model
 from livegnn.temporal.switches import KIND as TEMPORAL_SWAP
 
 _KEYS_MAX = 2**31
@@ -46,11 +48,15 @@ class _Replayed:
         self.places = KeptPlaces()
         self.places.move(captured.sources)
         self.entries = {name: part.entry for name, part in captured.engines.items()}
-        self.engines = {
-            name: Engine(part.model, self.graph, scales=part.scales, name=name)
-            for name, part in captured.engines.items()
-        }
+        self.engines: dict[str, Engine] = {}
+        for name, part in captured.engines.items():
+            self._add(name, part.model, part.scales)
         self.temporal = {name: remade(name, part, self.graph) for name, part in captured.temporal.items()}
+
+    def _add(self, name: str, model: Model, scales: list[list[int]]) -> None:
+        self.engines[name] = engine = Engine(model, self.graph, scales=scales, name=name)
+        if name.endswith(SHADOW_SUFFIX):  # a batch that it refuses stands without it
+            self.graph.host.excuse(engine, lambda error: self.engines.pop(name).close())
 
     def to(self, log: UpdateLog, offset: int) -> None:
         """Applies the entries before `offset`. Raises: LogDamaged, UsageError."""
@@ -62,8 +68,7 @@ class _Replayed:
         self.places.move(note.sources)
         if switch is not None and switch.kind == "swap":
             if switch.name not in self.engines:
-                model, scales = storage.swapped(switch)
-                self.engines[switch.name] = Engine(model, self.graph, scales=scales, name=switch.name)
+                self._add(switch.name, *storage.swapped(switch))
             known = self.entries.get(switch.name, EngineEntry("", ""))
             self.entries[switch.name] = EngineEntry(note.model, note.configured or known.configured)
 
@@ -123,7 +128,8 @@ def verify(data: Path, url: str = "", progress: Callable[[str], object] = lambda
                 fault = str(error)
             findings.append(Finding(f"snapshot {place.name}", fault))
         progress("log")
-        findings.append(Finding(f"log of {log.tail} entries", _fault_of_tail(log, present)))
+        what = f"log of {log.tail} entries" + (f", {log.first} of them released" if log.first else "")
+        findings.append(Finding(what, _fault_of_tail(log, present)))
     return findings
 
 

@@ -81,7 +81,7 @@ class Committer:
         *,
         group_updates_max: int,
         queue_updates_max: int,
-        followed: Callable[[Note], object],
+        followed: Callable[[Note, UpdateEntry], object],
     ) -> None:
         self._attachment, self._keys, self._places, self._followed = attachment, keys, places, followed
         self._group_max, self._queue_max = group_updates_max, queue_updates_max
@@ -249,19 +249,27 @@ class Committer:
         if self._doubtful:
             with self._attachment.graph.host.lock:
                 self._settle()
-        with self._lock:
-            version = self._attachment.graph.version
-            known: dict[int, Applied] = {}
-            for place, one in enumerate(group):
-                found = None if one.noted is None else self._keys.find(one.noted.key, one.noted.digest)
-                if found is None and one.move is not None and not self._places.is_next(one.move):
-                    found = Applied(version, len(one.updates), repeated=True)
-                if found is not None:
-                    known[place] = found
-                    self._under_way.pop(one.noted.key if one.noted is not None else "", None)
-        for place, answer in known.items():
-            group[place].future.set_result(answer)
-        return [one for place, one in enumerate(group) if place not in known]
+        unwritten: list[CommitRequest] = []
+        for one in group:
+            try:
+                with self._lock:
+                    found = self._found(one)
+            except UsageError as error:
+                self._fail([one], error)
+                continue
+            if found is None:
+                unwritten.append(one)
+            else:
+                self._forget([one])
+                one.future.set_result(found)
+        return unwritten
+
+    def _found(self, one: CommitRequest) -> Applied | None:
+        """The first answer of a request that the log has. The caller holds the lock. Raises: UsageError."""
+        found = None if one.noted is None else self._keys.find(one.noted.key, one.noted.digest)
+        if found is None and one.move is not None and not self._places.is_next(one.move):
+            return Applied(self._attachment.graph.version, len(one.updates), repeated=True)
+        return found
 
     def _written(self, write: Callable[[], object], note: Note) -> int:
         """The version that `write` made. Raises: what refuses it; LogError where the log failed."""
@@ -308,7 +316,7 @@ class Committer:
         with self._lock:
             self._keys.add(note.requests, self._attachment.graph.version)
             self._places.move(note.sources)
-        self._followed(note)
+        self._followed(note, entry)
 
     def _answer(self, group: list[CommitRequest], version: int) -> None:
         now = time.monotonic()
@@ -325,12 +333,16 @@ class Committer:
             one.future.set_result(Applied(version, len(one.updates)))
 
     def _fail(self, group: list[CommitRequest], error: BaseException) -> None:
+        self._forget(group)
+        for one in group:
+            one.future.set_exception(error)
+
+    def _forget(self, group: list[CommitRequest]) -> None:
+        """Their keys are no longer those of requests under way."""
         with self._lock:
             for one in group:
                 if one.noted is not None:
                     self._under_way.pop(one.noted.key, None)
-        for one in group:
-            one.future.set_exception(error)
 
 
 def _merged(group: list[CommitRequest]) -> Updates:

@@ -62,6 +62,8 @@ class LogConfig(_Table, frozen=True, kw_only=True):
     group_updates_max: Positive = 10_000  # updates of several requests that become one entry
     queue_updates_max: Positive = 200_000  # updates that wait; more are refused with Overloaded
     keys_max: Positive = 100_000  # idempotency keys kept, the newest
+    release: bool = True  # let go of entries that no kept snapshot needs, where the log can
+    keep_entries: Count = 100_000  # the newest ones stay in any case, for other readers of the log
 
 
 class SnapshotConfig(_Table, frozen=True, kw_only=True):

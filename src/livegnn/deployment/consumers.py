@@ -34,6 +34,8 @@ class Consumers:
     An engine of a snapshot goes on with the model, the scales and the registry key that it had: a newer version in the
     registry takes over by a swap alone, which is an entry of the log. Options that change no output (threads, mode,
     state, memory_limit) are those of the configuration.
+    A shadow that refuses a batch is set aside: the batch stands without it. replaced: called with the name of a shadow
+    that was set aside, or is back.
     configured: engine name -> what the configuration said of its model, when that last counted.
     """
 
@@ -48,6 +50,9 @@ class Consumers:
         self.engines: dict[str, Engine] = {}
         self.shadows: dict[str, Shadow] = {}
         self.configured: dict[str, str] = {}
+        self.replaced: Callable[[str], object] = lambda name: None
+        self._options = {one.name: one for one in config.engine}
+        self._graph = graph
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
         self.samplers: dict[str, PreSampler] = {}
@@ -70,7 +75,7 @@ class Consumers:
             if one.shadow:
                 shadow = one.name + SHADOW_SUFFIX
                 self._add_engine(one, shadow, one.shadow, graph, registry, stored)
-                self.shadows[one.name] = Shadow(self.engines[one.name], self.engines[shadow])
+                self._follow_shadow(one.name)
         for name in stored:
             if name not in self.engines:
                 _log.warning("[start] engine %r of the snapshot is not in the configuration, and is left out", name)
@@ -103,16 +108,46 @@ class Consumers:
         else:
             model, self.configured[name] = part.model, part.entry.configured
             self.note_key(model, part.entry.model)
-        self.engines[name] = Engine(
+        self.engines[name] = self._engine(config, name, model, None if part is None else part.scales)
+
+    def _engine(self, config: EngineConfig, name: str, model: Model, scales: list[list[int]] | None) -> Engine:
+        return Engine(
             model,
-            graph,
+            self._graph,
             mode=config.mode,
             state=config.state,
             threads=config.threads or None,
             memory_limit=config.memory_limit or None,
-            scales=None if part is None else part.scales,
+            scales=scales,
             name=name,
         )
+
+    # ---- shadows
+
+    def _follow_shadow(self, name: str) -> None:
+        shadow = self.engines[name + SHADOW_SUFFIX]
+        self.shadows[name] = Shadow(self.engines[name], shadow)
+        self._graph.host.excuse(shadow, lambda error: self.set_aside(name + SHADOW_SUFFIX, str(error)))
+
+    def is_aside(self, name: str) -> bool:
+        """Whether this engine is a shadow that was set aside."""
+        return name not in self.engines and name.removesuffix(SHADOW_SUFFIX) in self.shadows
+
+    def set_aside(self, name: str, reason: str) -> None:
+        """Ends a shadow: it has refused a batch, which stands without it. The caller holds the graph's lock."""
+        _log.error("[shadow] %r is set aside from version %d on: %s", name, self._graph.version, reason)
+        self.shadows[name.removesuffix(SHADOW_SUFFIX)].end(f"version {self._graph.version}: {reason}")
+        self.engines.pop(name).close()
+        self.replaced(name)
+
+    def revive(self, name: str, model: Model, scales: list[list[int]] | None = None) -> Engine:
+        """Begins a shadow anew that was set aside, on the graph as it is. Raises: as Engine."""
+        main = name.removesuffix(SHADOW_SUFFIX)
+        with self._graph.host.lock:
+            self.engines[name] = self._engine(self._options[main], name, model, scales)
+            self._follow_shadow(main)
+            self.replaced(name)
+        return self.engines[name]
 
     def note_key(self, model: Model, key: str) -> None:
         """Remembers the registry key of a model."""

@@ -33,13 +33,15 @@ from livegnn.deployment.note import Note
 from livegnn.deployment.pipes.pipes import Pipes
 from livegnn.deployment.places import KeptPlaces, SourceMove
 from livegnn.deployment.registry import ModelKey, Registry
+from livegnn.deployment.release import log_options, release_entries
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
 from livegnn.deployment.vector_index import VectorIndex
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
-from livegnn.inference import Engine, Readout
-from livegnn.log import UpdateLog, open_log
+from livegnn.graph.saved import CapturedGraph
+from livegnn.inference import Engine, Readout, storage
+from livegnn.log import UpdateEntry, UpdateLog, open_log
 from livegnn.models.model import Model
 from livegnn.sampling import PreSampler, SampleServer
 from livegnn.temporal.engine import TemporalEngine
@@ -111,8 +113,12 @@ class Deployment:
             raise UsageError(f"[start] expected a new deployment, got one that is {self._state}; make another")
         with ExitStack() as stack:
             self.data.mkdir(parents=True, exist_ok=True)
+            snapshots.sync_folder(self.data.absolute().parent)
             stack.enter_context(locked(self.data))
-            self.log = stack.enter_context(UpdateLog(open_log(log_url(self.data, self.config.log.url))))
+            url = log_url(self.data, self.config.log.url)
+            self.log = stack.enter_context(UpdateLog(open_log(url, **log_options(url, self.config.log))))
+            if self.config.log.release and not self.log.log.can_release:
+                _log.info("[start] %s keeps all of its entries: it cannot let go of old ones", self.log.log)
             self._recover(stack)
             self.pipes.start(self.graph, self._places.of, self._submit_moved)
             self._stack = stack.pop_all()
@@ -144,6 +150,7 @@ class Deployment:
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
+        self.consumers.replaced = self.hub.replaced
         stack.callback(self.hub.close)
         self.explanations = Explanations(self.consumers.engines, self.config.explain)
         stack.callback(self.explanations.close)
@@ -192,11 +199,13 @@ class Deployment:
             return first_graph(self.config.graph, self.folder)
         return self._beginning if isinstance(self._beginning, Graph) else self._beginning()
 
-    def _follow(self, note: Note) -> None:
+    def _follow(self, note: Note, entry: UpdateEntry) -> None:
         """After an entry that the log had more than the graph."""
         if (use := self.consumers.temporal.get(note.engine)) is not None:
             use.key, use.configured = note.model, note.configured or use.configured
             self._recorded.add(note.engine)
+        if entry.switch is not None and entry.switch.kind == "swap" and self.consumers.is_aside(note.engine):
+            self.consumers.revive(note.engine, *storage.swapped(entry.switch))
         if note.engine in self.consumers.engines:
             self.consumers.note_key(self.consumers.engines[note.engine].model, note.model)
             self.consumers.configured[note.engine] = note.configured or self.consumers.configured[note.engine]
@@ -208,7 +217,8 @@ class Deployment:
         for one in self.config.engine:
             wanted = [(one.name, one.model), (one.name + SHADOW_SUFFIX, one.shadow)]
             for name, reference in wanted[: 1 + bool(one.shadow)]:
-                if name not in self._recorded or reference != self.consumers.configured[name]:
+                known = name in self._recorded and not self.consumers.is_aside(name)
+                if not known or reference != self.consumers.configured[name]:
                     self._swap(name, self.registry.key(reference), reference)
         for each in self.config.temporal:
             if each.name not in self._recorded or each.model != self.consumers.temporal[each.name].configured:
@@ -285,9 +295,18 @@ class Deployment:
             version = self._committer.switch(lambda: use.engine.swap(trained), name, str(key), configured)
             use.key, use.configured = str(key), configured or use.configured
             return version
-        engine, model = self.engine(name), self.registry.load(key)
+        model = self.registry.load(key)
         self.consumers.note_key(model, str(key))
-        version = self._committer.switch(self._switching(name, lambda: engine.swap(model)), name, str(key), configured)
+        is_aside = self.consumers.is_aside(name)
+        engine = self.consumers.revive(name, model) if is_aside else self.engine(name)
+        switching = self._switching(name, lambda: engine.swap(model))
+        try:
+            version = self._committer.switch(switching, name, str(key), configured)
+        except LiveGnnError as error:
+            if is_aside:  # the history does not have it
+                with self.graph.host.lock:
+                    self.consumers.set_aside(name, str(error))
+            raise
         self.consumers.configured[name] = configured or self.consumers.configured[name]
         return version
 
@@ -435,17 +454,20 @@ class Deployment:
             folder = snapshots.write(self.data, captured)
             snapshots.prune(self.data, self.config.snapshots.keep)
             self._snapshot_version = captured.version
+            release_entries(self.log, self.data, self.config.log)
         _log.info("[snapshot] version %d, writes paused for %.1f ms", captured.version, captured.pause_s * 1e3)
         return SnapshotReport(folder, captured.version, captured.pause_s)
 
     def _capture(self) -> snapshots.Captured:
         """The content of a snapshot. Writes stop meanwhile, reads do not."""
+        graph = CapturedGraph(self.graph.host)
         with self.graph.host.lock, snapshots.Pause() as pause:
-            version, graph = self.graph.version, self.graph.to_arrays()
+            graph.take()
             engines, keys, sources = self.consumers.parts(), self._keys.rows(), self._places.all()
             temporal = {name: use.part() for name, use in self.consumers.temporal.items()}
+        offset, arrays = graph.version - self._first, graph.to_arrays()
         return snapshots.Captured(
-            version, version - self._first, graph, engines, keys, pause.seconds, temporal=temporal, sources=sources
+            graph.version, offset, arrays, engines, keys, pause.seconds, temporal=temporal, sources=sources
         )
 
     def _watch(self) -> None:

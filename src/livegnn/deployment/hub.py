@@ -253,10 +253,19 @@ class Hub:
         self.config = config
         self.subscribers = self.missed = 0
         self._listeners: tuple[Callable[[], object], ...] = ()
-        self._recorders = {
-            name: ChangeRecorder(engine, lambda name=name: reference(name), config, self._notify)  # type: ignore[misc]
-            for name, engine in engines.items()
-        }
+        self._engines, self._reference = engines, reference
+        self._recorders: dict[str, ChangeRecorder] = {}
+        for name in engines:
+            self.replaced(name)
+
+    def replaced(self, name: str) -> None:
+        """After an engine of that name has come, gone, or is another one. The caller holds the graph's lock."""
+        before = self._recorders.pop(name, None)
+        if before is not None:
+            before.close()
+        engine = self._engines.get(name)
+        if engine is not None:
+            self._recorders[name] = ChangeRecorder(engine, lambda: self._reference(name), self.config, self._notify)
 
     def follow(self, wanted: ChangeFilter) -> Follow:
         """Follows the engine of a filter from now on. Raises: as ChangeFilter.check; UsageError for no such engine."""
@@ -294,7 +303,8 @@ class Hub:
     def switched(self, engine: str) -> None:
         """To be called by the writer after a swap or a rescale of an engine, before the next batch."""
         try:
-            self._recorders[engine].switched()
+            if engine in self._recorders:
+                self._recorders[engine].switched()
         except Exception:  # the swap stands
             _log.exception("[changes] following the switch of %r failed", engine)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from livegnn.errors import LiveGnnError
 from livegnn.inference import Changes, Engine
 from livegnn.types import AnyArray
 
@@ -24,7 +25,10 @@ class Disagreement(NamedTuple):
 
 
 class Shadow:
-    """Compares predictions of an engine and its shadow, of the vertices that a batch changed for either of them."""
+    """Compares predictions of an engine and its shadow, of the vertices that a batch changed for either of them.
+
+    refusal: why the shadow was set aside; "" while it follows.
+    """
 
     def __init__(self, engine: Engine, shadow: Engine) -> None:
         self.engine, self.shadow = engine, shadow
@@ -32,8 +36,14 @@ class Shadow:
         self._compared = self._differing = 0
         self._newest: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
         self._pending: Changes | None = None
-        engine.on_change(self._served)
+        self.refusal = ""
+        self._handle = engine.on_change(self._served)
         shadow.on_change(self._compare)
+
+    def end(self, refusal: str) -> None:
+        """Compares no more; what was found stays."""
+        self._handle.cancel()
+        self.refusal, self._pending = refusal, None
 
     def _served(self, changes: Changes) -> None:
         self._pending = changes
@@ -45,8 +55,17 @@ class Shadow:
         for vertex_type, ids in ({} if served is None else _by_type(served)).items():
             touched[vertex_type] = np.union1d(touched[vertex_type], ids) if vertex_type in touched else ids
         for vertex_type, ids in touched.items():
-            if len(ids):
-                self._count(ids, *(_classes(each, ids, vertex_type) for each in (self.engine, self.shadow)))
+            if not len(ids):
+                continue
+            ours = _classes(self.engine, ids, vertex_type)
+            try:
+                theirs = _classes(self.shadow, ids, vertex_type)
+            except LiveGnnError as error:  # on demand, it refuses a batch when it is read
+                if self.shadow.excused is None:
+                    raise
+                self.shadow.excused(error)
+                return
+            self._count(ids, ours, theirs)
 
     def _count(self, ids: AnyArray, ours: AnyArray, theirs: AnyArray) -> None:
         wrong = np.flatnonzero(ours != theirs)

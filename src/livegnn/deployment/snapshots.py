@@ -96,6 +96,7 @@ def write(data: Path, captured: Captured) -> Path:
     """Writes a snapshot and reads it back; returns its folder. Raises: StorageFailed, StoredStateInvalid."""
     folder = data / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
+    sync_folder(data)
     place, part = folder / f"{captured.version:012d}", folder / f"{captured.version:012d}.part"
     if (place / MANIFEST).is_file():
         with contextlib.suppress(StoredStateInvalid):
@@ -124,7 +125,7 @@ def write(data: Path, captured: Captured) -> Path:
         with replaced(part / MANIFEST, "snapshot") as file:
             file.write(msgspec.json.encode(manifest))
         os.replace(part, place)
-        _sync(folder)
+        sync_folder(folder)
     except OSError as cause:
         shutil.rmtree(part, ignore_errors=True)
         if isinstance(cause, StorageFailed):
@@ -139,7 +140,7 @@ def write(data: Path, captured: Captured) -> Path:
 
 def check(place: Path) -> Manifest:
     """Compares every file of a snapshot with its digest. Raises: StoredStateInvalid naming the file."""
-    manifest = _manifest(place)
+    manifest = manifest_of(place)
     for name, digest in manifest.files.items():
         if _digest(place / name) != digest:
             raise StoredStateInvalid(
@@ -231,7 +232,8 @@ class Pause:
         self.seconds = time.perf_counter() - self._start
 
 
-def _manifest(place: Path) -> Manifest:
+def manifest_of(place: Path) -> Manifest:
+    """The manifest of a snapshot, whose other files are not looked at. Raises: StoredStateInvalid."""
     expected = "the manifest of a snapshot"
     with checked(place / MANIFEST, "snapshot", expected=expected, advice="remove the snapshot's folder") as content:
         found = msgspec.json.decode(content.read() or b"", type=Manifest)
@@ -250,7 +252,8 @@ def _digest(path: Path) -> str:
         ) from cause
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Puts the names in a folder on disk. Raises: OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

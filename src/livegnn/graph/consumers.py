@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from livegnn import _native
+from livegnn.errors import LiveGnnError
 from livegnn.graph.updates import Updates
 from livegnn.types import Float32Array
 
@@ -45,12 +46,14 @@ class Consumer(ABC):
     one is attached the store has copies of the edges in files. One that reads the graph before it is attached does both
     inside host.attaching().
     edges_stay: True for a consumer that offload() must wait for: it is refused.
+    excused: see GraphHost.excuse().
     """
 
     native: Any = None
     follower: Any = None
     needs_all_edges: bool = True
     edges_stay: bool = False
+    excused: Callable[[LiveGnnError], object] | None = None
 
     @abstractmethod
     def published(self, change: Any, version: int) -> Any:

@@ -497,8 +497,10 @@ class Graph:
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """The whole graph as arrays without objects, for files."""
+        captured = saved.CapturedGraph(self.host)
         with self.host.lock:
-            return saved.to_arrays(self.host)
+            captured.take()
+        return captured.to_arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Self:

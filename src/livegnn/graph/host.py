@@ -21,7 +21,7 @@ from weakref import WeakSet
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import Facts, UpdateError, UsageError
+from livegnn.errors import Facts, LiveGnnError, SpillUnavailable, UpdateError, UsageError
 from livegnn.graph import checks, offload
 from livegnn.graph.consumers import (
     Consumer,
@@ -183,7 +183,17 @@ class GraphHost:
 
     def _find_way(self) -> None:
         plain = not self.recorders and self.expiry is None and self.taker is None
+        plain = plain and not any(each.excused for each in self.consumers)
         self._direct = plain and bool(self._natives or self._followers)
+
+    def excuse(self, consumer: Consumer, refused: Callable[[LiveGnnError], object]) -> None:
+        """From now on the consumer refuses no batch: one that its native half cannot take goes on without it.
+
+        Args:    refused: called with the error, once such a batch stands; the consumer is detached by then.
+        """
+        with self.lock:
+            consumer.excused = refused
+            self._find_way()
 
     def add_guard(self, guard: Guard) -> None:
         """Calls guard(changes) before each batch, with the vertices that it adds and removes; it may refuse it."""
@@ -302,12 +312,35 @@ class GraphHost:
                 self.expiry.now = now
 
     def _apply_to_store(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
-        if self.recorders:
-            return _apply_batch(self.store, self._natives, self._followers, buffer, lambda: self._record(recorded))
-        if self._natives or self._followers:
-            return _apply_batch(self.store, self._natives, self._followers, buffer)
-        self.store.apply(buffer)
-        return ()
+        if not self.recorders and not self._natives and not self._followers:
+            self.store.apply(buffer)
+            return ()
+        record = (lambda: self._record(recorded)) if self.recorders else None
+        natives, version = self._natives, self.store.version
+        refused: list[tuple[Consumer, LiveGnnError]] = []
+        try:
+            while True:
+                try:
+                    return _apply_batch(self.store, natives, self._followers, buffer, record)
+                except (UpdateError, SpillUnavailable) as error:
+                    spared = self._excused_by(error, natives)
+                    if spared is None:
+                        raise
+                    refused.append((spared, error))
+                    natives = [each for each in natives if each is not spared.native]
+        finally:
+            if self.store.version != version:  # else the state of those that refused is that of the graph as before
+                for consumer, reason in refused:
+                    self.detach(consumer)
+                    if consumer.excused is not None:
+                        consumer.excused(reason)
+
+    def _excused_by(self, error: LiveGnnError, natives: list[Any]) -> Consumer | None:
+        """The excused consumer whose native half refused the batch."""
+        if error.refused_by is None:
+            return None
+        native = natives[error.refused_by]
+        return next((each for each in self.consumers if each.native is native and each.excused is not None), None)
 
     def _record(self, recorded: Recorded) -> None:
         """All recorders agree, then all append; else those that have prepared abort, the last one first."""

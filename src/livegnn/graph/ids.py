@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -195,6 +195,29 @@ class SlotIds:
         """Nothing: the store has them."""
         return {}
 
+    def captured(self) -> SlotIds:
+        """Itself: there is nothing to copy."""
+        return self
+
+
+class CapturedIds(NamedTuple):
+    """NamedIds at one version. counts: ids that each type has counted.  names: by slot."""
+
+    has_types: bool
+    text: bool
+    counts: list[int]
+    names: AnyArray
+
+    def to_arrays(self) -> dict[str, AnyArray]:
+        """As NamedIds.to_arrays."""
+        taken = ~_is_free(self.names, self.text)
+        parts = {"counts": np.array(self.counts, np.int64)} if self.has_types else {"taken": taken}
+        if self.text:
+            return {**parts, "taken": taken, **text_to_arrays(name or "" for name in self.names.tolist())}
+        if self.has_types:
+            return {**parts, "numbers": self.names}
+        return {**parts, "ids": np.where(taken, self.names, 0)}
+
 
 class NamedIds:
     """Ids that are not slots: within the types of a graph, or of its nameless type. All are int64, or all strings.
@@ -305,13 +328,12 @@ class NamedIds:
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Ids by slot, and how many ids each type has counted, -1 where named; without types what is taken."""
-        counts = np.array([each.count for each in self.maps], np.int64)
-        names = self.names[: self.slot_count]
-        taken = ~_is_free(names, self.text)
-        parts = {"counts": counts} if self.schema.has_types else {"taken": taken}
-        if self.text:
-            return {**parts, "taken": taken, **text_to_arrays(name or "" for name in names.tolist())}
-        return {**parts, "numbers": names} if self.schema.has_types else {**parts, "ids": np.where(taken, names, 0)}
+        return self.captured().to_arrays()
+
+    def captured(self) -> CapturedIds:
+        """A copy that to_arrays() can be called of later, without the graph's lock."""
+        counts = [each.count for each in self.maps]
+        return CapturedIds(self.schema.has_types, self.text, counts, self.names[: self.slot_count].copy())
 
     @classmethod
     def from_arrays(cls, schema: GraphSchema, arrays: Mapping[str, AnyArray], types: Int32Array) -> NamedIds:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.errors import InvariantBroken, StoredStateInvalid
 from livegnn.graph import checks, load, offload
 from livegnn.graph import float16 as halves
@@ -14,28 +15,49 @@ from livegnn.graph.expiry import Expiry
 from livegnn.graph.host import GraphHost
 from livegnn.graph.ids import NamedIds
 from livegnn.graph.schema import GraphSchema
+from livegnn.graph.threads import core_count
 from livegnn.types import AnyArray
 
 _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")
 _OPTIONS = ("feature_width", "attr_width", *_FLAGS)
 
 
-def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
-    """The whole graph, for restore(). The caller holds its lock."""
-    arrays: dict[str, AnyArray] = {f"store.{name}": array for name, array in host.store.to_arrays().items()}
-    arrays.update({f"ids.{name}": array for name, array in host.ids.to_arrays().items()})
-    arrays.update({f"types.{name}": array for name, array in host.schema.to_arrays().items()})
-    arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(host).items()})
-    if host.expiry is not None:
-        arrays.update({f"ttl.{name}": array for name, array in host.expiry.to_arrays().items()})
-    if host.time_unit is not None:  # version 0.1 saved none
-        arrays["time.unit"] = np.frombuffer(host.time_unit.encode(), np.uint8)
-    dtype = halves.FEATURE_DTYPES.index(host.options["feature_dtype"])
-    for name, value in (host.options | {"feature_dtype": dtype}).items():
-        arrays[f"option.{name}"] = np.array(int(value), np.int64)
-    if host.options["has_weight"] and host.weight_column is not None:
-        arrays["option.weight_column"] = np.array(load.WEIGHT_COLUMNS.index(host.weight_column), np.int64)
-    return arrays
+class CapturedGraph:
+    """A graph at one version, copied as it lies in memory: room comes first, then take(), then to_arrays().
+
+    Only take() holds up writers, for as long as bytes take to copy. What takes longer does not: memory from the system
+    before it, and the order and form of a saved graph after it.
+    """
+
+    def __init__(self, host: GraphHost) -> None:
+        self._host = host
+        with host.lock:
+            self._store = _native.GraphCapture(host.store)
+        self._store.make_room(core_count())
+
+    def take(self) -> None:
+        """Copies the graph. The caller holds its lock."""
+        host = self._host
+        self.version = host.store.version
+        self._store.take(host.store, core_count())
+        self._ids = host.ids.captured()
+        self._rest: dict[str, AnyArray] = {f"types.{name}": array for name, array in host.schema.to_arrays().items()}
+        self._rest |= {f"offload.{name}": array for name, array in offload.to_arrays(host).items()}
+        if host.expiry is not None:
+            self._rest |= {f"ttl.{name}": array for name, array in host.expiry.to_arrays().items()}
+        if host.time_unit is not None:  # version 0.1 saved none
+            self._rest["time.unit"] = np.frombuffer(host.time_unit.encode(), np.uint8)
+        dtype = halves.FEATURE_DTYPES.index(host.options["feature_dtype"])
+        for name, value in (host.options | {"feature_dtype": dtype}).items():
+            self._rest[f"option.{name}"] = np.array(int(value), np.int64)
+        if host.options["has_weight"] and host.weight_column is not None:
+            self._rest["option.weight_column"] = np.array(load.WEIGHT_COLUMNS.index(host.weight_column), np.int64)
+
+    def to_arrays(self) -> dict[str, AnyArray]:
+        """The whole graph, for restore()."""
+        arrays: dict[str, AnyArray] = {f"store.{name}": array for name, array in self._store.to_arrays().items()}
+        arrays |= {f"ids.{name}": array for name, array in self._ids.to_arrays().items()}
+        return arrays | self._rest
 
 
 def restore(arrays: Mapping[str, AnyArray], block_edges_max: int) -> GraphHost:

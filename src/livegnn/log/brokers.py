@@ -40,6 +40,7 @@ class BrokerLog(ByteLog):
         start = max(0, tail - self._kept_max)
         self._next = start if self._next is None else max(start, self._next)
         if self._next < tail:
+            self._next = max(self._next, self._first())
             for each in list(self._keys_of(self._next, tail)):
                 self._note(self._next, each)
         return self._offsets.get(key)

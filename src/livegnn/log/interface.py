@@ -1,7 +1,7 @@
 """ByteLog: one ordered, durable history of byte strings, and what every implementation of it shares.
 
 Invariants, whatever lies below:
-1. Offsets are 0, 1, 2, ... without gaps. An entry never changes, moves or goes.
+1. Offsets are 0, 1, 2, ... without gaps. An entry never changes or moves, and goes by release() alone, oldest first.
 2. append returns when the entry is as durable as the implementation promises, and then it is there exactly once.
 3. An append that names a key which is in the log already writes nothing and returns the offset of the first.
 4. What cannot be read back as it was written raises LogDamaged with its offset; nothing is skipped.
@@ -26,6 +26,7 @@ from livegnn.log import frame
 OFFSET_MAX = 2**63 - 1
 KEYS_KEPT_MAX = 10_000  # of the latest entries
 _WAIT_SECONDS_MAX = 0.02  # between two looks at the tail
+_RELEASED_AT_ONCE = 256  # entries; appends come in between
 _SECONDS_MAX = 1e6  # SQLite and librdkafka count milliseconds in 32 bits
 
 
@@ -41,7 +42,10 @@ class ByteLog(ABC):
     """One ordered, durable history: offset -> bytes. `open_log(url)` makes one; use it as a context manager.
 
     Safe to use from several threads; several processes may have the same log open.
+    can_release: whether release() works here.
     """
+
+    can_release: bool = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -72,7 +76,7 @@ class ByteLog(ABC):
     def read(self, from_offset: int = 0, limit: int | None = None) -> Iterator[Entry]:
         """The entries from an offset on, at most `limit`, up to the tail at the time of the first one.
 
-        Raises:  LogDamaged naming the offset; LogUnavailable; ValueInvalid, UsageError.
+        Raises:  LogDamaged naming the offset; LogUnavailable; ValueInvalid; UsageError for an offset before `first`.
         """
         checked_offset("read", "from_offset", from_offset)
         checked_offset("read", "limit", limit)
@@ -91,6 +95,37 @@ class ByteLog(ABC):
                 )
             self._tail_seen = tail
             return tail
+
+    @property
+    def first(self) -> int:
+        """The offset of the oldest entry that was not released."""
+        with self._lock:
+            self._check_open("first")
+            return self._first()
+
+    def release(self, before: int) -> int:
+        """Lets go of the entries before an offset, for good; returns `first` afterwards. The newest entry always stays.
+
+        What they said is known no more: neither their keys, nor any state that only they lead to. Appends of other
+        threads come in between; a crash leaves a log that has let go of fewer.
+        Raises:  UsageError where the log keeps all (docs/log.md) or has fewer entries; LogUnavailable; ValueInvalid.
+        """
+        checked_offset("release", "before", before)
+        if not self.can_release:
+            raise UsageError(
+                f"[release, log {self.name}] expected a log that can let go of entries, got a {type(self).__name__} "
+                "that keeps all; see docs/log.md"
+            )
+        if before > self.tail:
+            raise UsageError(
+                f"[release, log {self.name}] expected an offset up to {self.tail}, got {before}; name another"
+            )
+        wanted = min(before, self.tail - 1)
+        while (first := self.first) < wanted:
+            with self._lock:
+                self._check_open("release")
+                self._release(first, min(first + _RELEASED_AT_ONCE, wanted))
+        return first
 
     @property
     def committed(self) -> int:
@@ -154,6 +189,14 @@ class ByteLog(ABC):
         """Frames from `first` on, at least one, at most last - first; all of them exist."""
 
     @abstractmethod
+    def _first(self) -> int:
+        """The offset of the oldest entry that was not released; 0 where can_release is False."""
+
+    @abstractmethod
+    def _release(self, first: int, before: int) -> None:
+        """Lets go of entries [first, before), the oldest ones; the one at `before` exists. With can_release only."""
+
+    @abstractmethod
     def _close(self) -> None:
         """Called once."""
 
@@ -191,10 +234,22 @@ class ByteLog(ABC):
         while offset < last:
             with self._lock:
                 self._check_open("read")
-                frames = self._frames(offset, last)
+                try:
+                    frames = self._frames(offset, last)
+                except LogDamaged:
+                    self._refuse_released(offset)
+                    raise
             for each in frames:
                 yield Entry(offset, *frame.decode(self.name, offset, each))
                 offset += 1
+
+    def _refuse_released(self, offset: int) -> None:
+        first = self._first()
+        if offset < first:
+            raise UsageError(
+                f"[read, log {self.name}] expected an offset from {first} on, got {offset}, whose entry was released; "
+                "begin with a snapshot of a later version"
+            )
 
     def _check_open(self, where: str) -> None:
         if self._closed:

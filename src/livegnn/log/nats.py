@@ -1,6 +1,7 @@
 """A log in a NATS JetStream stream: entry k is the message with sequence k + 1.
 
-stream  = the log's name, subject "livegnn.log." name, file storage, no limits, deletion and purging denied
+stream  = the log's name, subject "livegnn.log." name, file storage, no limits, deletion denied; purging, too, unless
+          the stream was made releasable; metadata livegnn.released = entries before it may have been released
 message = frame (frame.py), header Nats-Msg-Id = key
 
 An append carries Nats-Expected-Last-Sequence: the server writes it at its offset or not at all, so a repeated try
@@ -29,6 +30,7 @@ _TRY_SECONDS_MAX = 2.0
 _PAUSE_SECONDS = 0.05
 _FETCH_COUNT_MAX = 64
 _FEW = 4  # so many entries are asked for one by one
+_RELEASED = "livegnn.released"
 _IDLE_SECONDS_MAX = 30.0  # the server forgets a reader after that
 
 Answer = TypeVar("Answer")
@@ -38,8 +40,9 @@ class NatsLog(BrokerLog):
     """A log on a NATS server; `open_log("nats://host:4222/updates")` opens it, and makes it where there is none.
 
     Args:    timeout_seconds_max: how long a call waits for the server to come back.  replicas: of a stream that is made
-             now.  keys_kept_max: keys of so many of the latest entries are known.  connect: more arguments for
-             nats.connect, such as user, password, token or tls.  must_exist: never makes a stream.
+             now.  releasable: a stream that is made now can release() entries.  keys_kept_max: keys of so many of the
+             latest entries are known.  connect: more arguments for nats.connect, such as user, password, token or tls.
+             must_exist: never makes a stream.
     """
 
     def __init__(
@@ -49,12 +52,14 @@ class NatsLog(BrokerLog):
         *,
         timeout_seconds_max: float = 30.0,
         replicas: int = 1,
+        releasable: bool = False,
         keys_kept_max: int = KEYS_KEPT_MAX,
         connect: dict[str, Any] | None = None,
         must_exist: bool = False,
     ) -> None:
         super().__init__(name, host, "connect", connect, timeout_seconds_max, keys_kept_max)
         replicas = checked_count("replicas", replicas)
+        releasable = checks.flag("open_log", "releasable", releasable)
         must_exist = checks.flag("open_log", "must_exist", must_exist)
         self._nats = need("nats", "nats")
         self._api = need("nats.js.api", "nats")
@@ -68,7 +73,8 @@ class NatsLog(BrokerLog):
         try:
             self._client = self._connected(f"nats://{host}", self._settings)
             self._stream = self._client.jetstream(timeout=_TRY_SECONDS_MAX)
-            self._ask("open_log", lambda: self._make_stream(replicas, must_exist))
+            self._ask("open_log", lambda: self._make_stream(replicas, releasable, must_exist))
+            self.can_release = not self._ask("open_log", self._info).config.deny_purge
         except BaseException:
             self._closed = True
             self._close()
@@ -77,13 +83,29 @@ class NatsLog(BrokerLog):
     # ---- what ByteLog asks
 
     def _tail(self) -> int:
-        state = self._ask("tail", lambda: self._stream.stream_info(self.name)).state
-        if state.last_seq and state.first_seq != 1:
+        info = self._ask("tail", self._info)
+        state, released = info.state, _released(info.config)
+        if state.last_seq and state.first_seq - 1 > released:
+            begin = f"sequence {released + 1}" if released else "its first message"
             raise LogDamaged(
-                f"[{self.name}, offset 0] expected the stream from its first message on, got it from sequence "
+                f"[{self.name}, offset {released}] expected the stream from {begin} on, got it from sequence "
                 f"{state.first_seq}; restore it from a copy and set no limits"
             )
         return int(state.last_seq)
+
+    def _first(self) -> int:
+        info = self._ask("first", self._info)
+        return max(0, int(info.state.first_seq) - 1) if info.state.last_seq else 0
+
+    def _release(self, first: int, before: int) -> None:
+        async def release() -> None:
+            config = (await self._info()).config
+            if _released(config) < before:  # first: a stream that has lost more than it says is damaged
+                config.metadata = {**(config.metadata or {}), _RELEASED: str(before)}
+                await self._stream.update_stream(config)
+            await self._stream.purge_stream(self.name, seq=before + 1)
+
+        self._ask("release", release)
 
     def _put(self, offset: int, key: str, framed: bytes) -> int | None:
         most = self._client.max_payload - 1024  # the headers count too
@@ -157,14 +179,17 @@ class NatsLog(BrokerLog):
                 f"({self._secrets.masked(repr(cause))}); start it, or correct the URL"
             ) from self._secrets.cause(cause)
 
-    async def _make_stream(self, replicas: int, must_exist: bool) -> None:
+    async def _info(self) -> Any:
+        return await self._stream.stream_info(self.name)
+
+    async def _make_stream(self, replicas: int, releasable: bool, must_exist: bool) -> None:
         config = self._api.StreamConfig(
             name=self.name,
             subjects=[self._subject],
             storage=self._api.StorageType.FILE,
             num_replicas=replicas,
             deny_delete=True,
-            deny_purge=True,
+            deny_purge=not releasable,
         )
         try:
             found = (await self._stream.stream_info(self.name)).config
@@ -277,3 +302,7 @@ class NatsLog(BrokerLog):
         return LogDamaged(
             f"[{self.name}, offset {offset}] expected an entry, got none in the stream; restore it from a copy"
         )
+
+
+def _released(config: Any) -> int:
+    return int((config.metadata or {}).get(_RELEASED, 0))

@@ -2,6 +2,7 @@
 
 file  = SQLite 3, application_id "LGLG", user_version 2, one table for each log, named "log_" name
 table = offset INTEGER PRIMARY KEY | key TEXT UNIQUE | frame BLOB (frame.py)
+released = a table of all logs: log | before            entries before it were released; not there before the first time
 tail  = a file for each log, which says how many entries were acknowledged (tail.py, files.py)
 
 user_version 2 says that tail files belong to the database. Version 1 has none; it gets them when it is opened.
@@ -40,6 +41,7 @@ _MARKS = (
     "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), "
     "(SELECT count(*) FROM sqlite_master)"
 )
+_RELEASED = "CREATE TABLE IF NOT EXISTS released (log TEXT PRIMARY KEY, before INTEGER NOT NULL)"
 _EMPTY = Record(0, 0, 0, ALL_SYNCED)
 # what SQLite says of a database that another call may find well, or with more room; all else is damage
 _PASSING_NAMES = "BUSY LOCKED FULL IOERR CANTOPEN READONLY PERM AUTH INTERRUPT NOMEM PROTOCOL NOLFS"
@@ -53,6 +55,8 @@ class SqliteLog(ByteLog):
              must_exist: never makes a log.  accept_length: takes the log as long as it is found, where its tail record
              says more or is missing; entries that were acknowledged may be lost, and their offsets are given out again.
     """
+
+    can_release = True
 
     def __init__(
         self,
@@ -293,6 +297,20 @@ class SqliteLog(ByteLog):
             )
         return frames
 
+    def _first(self) -> int:
+        with self._failures("first"):
+            return self._released()
+
+    def _release(self, first: int, before: int) -> None:
+        with (
+            self._failures("release"),
+            self._tails.locked("release", self._busy_seconds),
+            self._transaction(),
+        ):
+            self._database.execute(_RELEASED)
+            self._database.execute("INSERT OR REPLACE INTO released VALUES (?, ?)", (self.name.lower(), before))
+            self._database.execute(f'DELETE FROM "{self._table}" WHERE offset < ?', (before,))
+
     def _close(self) -> None:
         self._checkpoints.close()
         if self._has_appended and not self._synced:
@@ -402,7 +420,7 @@ class SqliteLog(ByteLog):
 
     def _check_keys(self, tail: int) -> None:
         """Looks up the newest keys: SQLite does not notice an index that has lost one, and would write it again."""
-        first = max(0, tail - KEYS_KEPT_MAX)
+        first = max(self._first(), tail - KEYS_KEPT_MAX)
         query = (
             f'SELECT count(*) FROM "{self._table}" AS entry CROSS JOIN "{self._table}" AS place '
             f'INDEXED BY "sqlite_autoindex_{self._table}_1" ON place.key = entry.key AND place.offset = entry.offset '
@@ -416,6 +434,12 @@ class SqliteLog(ByteLog):
                 f"{self.path}, got {found} of {tail - first}; restore it from a copy"
             )
         self._keys_checked = True
+
+    def _released(self) -> int:
+        if self._one("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'released'") == 0:
+            return 0
+        row = self._database.execute("SELECT before FROM released WHERE log = ?", (self.name.lower(),)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def _length(self, table: str) -> int:
         return int(self._one(f'SELECT coalesce(max(offset), -1) + 1 FROM "{table}"'))

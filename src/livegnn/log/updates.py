@@ -79,6 +79,15 @@ class UpdateLog:
         return self.log.tail
 
     @property
+    def first(self) -> int:
+        """The offset of the oldest entry that was not released."""
+        return self.log.first
+
+    def release(self, before: int) -> int:
+        """As ByteLog.release."""
+        return self.log.release(before)
+
+    @property
     def committed(self) -> int:
         """The largest offset that is durable, -1 if none is."""
         return self.log.committed

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "livegnn/detail/graph_copies.h"
 #include "livegnn/detail/graph_memory.h"
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/types.h"
@@ -35,6 +36,7 @@ class EdgeIdMap {
   std::int64_t erase(EdgeId id);               // its value, or kNone
   std::int64_t count() const { return count_; }
   std::size_t bytes() const { return cells_.bytes(); }
+  void copy_from(const EdgeIdMap& other, CopyPlan& plan);  // into an empty map
   template <typename Visitor>
   void visit(Visitor&& visitor) const {
     for (std::size_t at = 0; at < size_; ++at) {
@@ -80,6 +82,7 @@ class AttributeTable {
   std::int64_t count() const { return rows_of_.count(); }
   const EdgeIdMap& index() const { return rows_of_; }
   std::size_t bytes() const;
+  void copy_from(const AttributeTable& other, CopyPlan& plan);  // of the same width, into an empty table, to be read
   bool wants_compaction() const;
   void compact();
 

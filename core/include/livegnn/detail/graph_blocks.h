@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "livegnn/detail/graph_copies.h"
 #include "livegnn/detail/graph_memory.h"
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/types.h"
@@ -53,6 +54,8 @@ class BlockPool {
   void free(std::int64_t place, std::int32_t capacity);
   void reserve(std::int64_t places);         // room for so many places in all
   std::int64_t extend(std::int64_t places);  // for bulk loads: a fresh run, cut into blocks by the caller
+  // The places of another pool with the same columns, to be read here; this pool is empty, and hands out none.
+  void copy_from(const BlockPool& other, CopyPlan& plan);
 
   EdgeKey key(std::int64_t place) const {
     if (columns_.keyed_by_neighbour) return {neighbours_[place], ids_[place]};

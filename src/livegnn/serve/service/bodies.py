@@ -121,12 +121,16 @@ class ModelsAnswer(Struct, frozen=True):
 
 
 class ShadowAnswer(Struct, frozen=True):
-    """compared, differing: predictions of changed vertices.  newest: [vertex, served, shadow] of those that differ."""
+    """compared, differing: predictions of changed vertices.  newest: [vertex, served, shadow] of those that differ.
+
+    refusal: version and reason where the shadow refused a batch, and was set aside; "" while it follows.
+    """
 
     model: str
     compared: int
     differing: int
     newest: list[tuple[int | str, int | float | bool, int | float | bool]]
+    refusal: str = ""
 
 
 class SnapshotAnswer(Struct, frozen=True):

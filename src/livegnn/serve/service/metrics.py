@@ -38,6 +38,7 @@ class DeploymentMetrics(Metrics):
         "livegnn_index_version": ("gauge", "Version of an index's rows, by index."),
         "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
+        "livegnn_shadow_set_aside": ("gauge", "1 where the shadow refused a batch and follows no more, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
         **PIPE_METRICS,
     }
@@ -78,6 +79,9 @@ class DeploymentMetrics(Metrics):
             "livegnn_index_version": [(f'{{index="{n}"}}', one.version) for n, one in sorted(indexes.items())],
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
+            "livegnn_shadow_set_aside": [
+                (f'{{engine="{name}"}}', int(bool(one.refusal))) for name, one in sorted(deployment.shadows.items())
+            ],
             "livegnn_bytes": [(f'{{part="{part}"}}', size) for part, size in memory_by_part(deployment).items()],
             **pipe_facts(deployment),
         }

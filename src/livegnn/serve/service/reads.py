@@ -138,7 +138,8 @@ async def models(context: NamedDependency[ServiceContext]) -> ModelsAnswer:
     for name, shadow in deployment.shadows.items():
         found = shadow.disagreement
         newest = [(vertex, *pair) for vertex, pair in found.newest.items()]
-        shadows[name] = ShadowAnswer(in_use[f"{name}.shadow"], found.compared, found.differing, newest)
+        model = deployment.key_of(shadow.shadow.model)
+        shadows[name] = ShadowAnswer(model, found.compared, found.differing, newest, shadow.refusal)
     return ModelsAnswer(in_use, await context.aside(deployment.registry.versions), shadows)
 
 

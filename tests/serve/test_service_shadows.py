@@ -1,0 +1,38 @@
+"""A shadow that refused a batch, as the service shows it: in the models, in the metrics, and no more among engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from livegnn.deployment import Registry
+from livegnn.serve.service.app import service
+from tests.serve.client import Client
+from tests.unit.deployment.test_shadows import LARGE, one_layer
+from tests.unit.deployment.world import deployment, prepared
+
+
+@pytest.fixture
+def live(tmp_path):
+    registry = Registry(prepared(tmp_path) / "models")
+    registry.add("served", one_layer(1, 0))
+    registry.add("next", one_layer(2, 1))
+    with deployment(tmp_path, engine=[{"name": "scores", "model": "served", "shadow": "next"}]) as one:
+        yield one
+
+
+def test_the_refusal_is_shown(live):
+    client = Client(service(live))
+    assert client.get("/v1/models").json()["shadows"]["scores"]["refusal"] == ""
+    assert 'livegnn_shadow_set_aside{engine="scores"} 0' in client.get("/metrics").text
+    updates = lg.Updates()
+    updates.set_features(5, np.array([0, 0, 0, LARGE], np.float32))
+    live.apply(updates)
+    models = client.get("/v1/models").json()
+    assert models["shadows"]["scores"]["refusal"].startswith("version 1: [")
+    assert models["shadows"]["scores"]["model"] == "next/1"
+    assert models["engines"] == {"scores": "served/1"}
+    assert 'livegnn_shadow_set_aside{engine="scores"} 1' in client.get("/metrics").text
+    assert client.post("/v1/predict", {"ids": [1], "engine": "scores"}).status_code == 200
+    assert client.post("/v1/predict", {"ids": [1], "engine": "scores.shadow"}).status_code == 409
