@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -222,7 +223,7 @@ def test_health_readiness_and_metrics(live, client, monkeypatch):
 def test_the_document_names_every_route_and_its_bodies(client):
     document = said(client.get("/openapi.json"))
     paths = {path for handler in HANDLERS for path in handler.paths}
-    assert {path.replace("{name:str}", "{name}") for path in paths} == set(document["paths"])
+    assert {re.sub(r":\w+}", "}", path) for path in paths} == set(document["paths"])
     assert {"ReadBody", "AppliedAnswer", "TopKBody"} <= set(document["components"]["schemas"])
     assert set(document["paths"]["/v1/updates"]["post"]["requestBody"]["content"]) == set(FORMS)
 
@@ -243,12 +244,17 @@ CALLS = {
     "/v1/admin/snapshot": {},
     "/v1/models": None,
     "/v1/readouts/all": None,
+    "/v1/explain/1": None,
     "/metrics": None,
 }
 
 
 def test_every_route_is_in_the_list_of_calls():
-    paths = {path.replace("{name:str}", "all") for handler in HANDLERS for path in handler.paths}
+    paths = {
+        path.replace("{name:str}", "all").replace("{vertex:path}", "1")
+        for handler in HANDLERS
+        for path in handler.paths
+    }
     assert paths - {"/healthz", "/readyz", "/v1/changes"} == set(CALLS)  # a stream: test_service_changes.py
 
 
