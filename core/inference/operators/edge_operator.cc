@@ -69,7 +69,7 @@ EdgeTerms EdgeOperator::edge_terms(VertexId v) const {
   const auto take = [&](const MessageEdge&, const float* message, const float*) {
     found.messages.insert(found.messages.end(), message, message + spec_.width);
   };
-  visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+  visit_counted_in(flow_, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
     const EdgeEntry entry = span.entry(i);
     found.edges.push_back({entry.neighbour, v, entry.weight, entry.type, entry.id, entry.time});
     messages.add(message_edge(work_.graph, edges_, span, i, entry.neighbour, v), take);

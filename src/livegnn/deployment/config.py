@@ -164,7 +164,7 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     def names(self) -> list[str]:
         """Of all consumers."""
         own = [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
-        return own + [each.name for each in (*self.temporal, *self.index)]
+        return own + [one.name for one in self.temporal] + [one.name for one in self.index]
 
 
 def read_config(path: Path) -> DeploymentConfig:

@@ -179,7 +179,7 @@ class ChangeRecorder:
     @property
     def is_recording(self) -> bool:
         """Whether batches go to the ring."""
-        return self._view is not None
+        return self._native is not None
 
     def close(self) -> None:
         """Ends recording."""

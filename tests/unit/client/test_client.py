@@ -346,3 +346,25 @@ def test_events_are_read_as_the_standard_says(size):
     reader.restart()
     assert list(reader.feed(b"data: x\n\n")) == [("message", "x")]
     assert reader.last_id == "5"
+
+
+def test_explanations_and_indexes(tmp_path):
+    with served(tmp_path, index=[{"name": "near", "engine": "scores"}]) as (live, url), lg.Client(url) as client:
+        client.explain(2)
+        version = client.apply(edges_of(4, 2)).version
+        found = client.explain(2, hops=2, limit=3, at_least=version)
+        assert (found.vertex, found.version, found.linear) == (2, version, True)
+        assert found.change["version"] == version
+        want = live.engine("scores").contributions(2)
+        assert found.aggregations[0]["aggregate"] == want.aggregations[0].aggregate.tolist()
+        assert client.explain(2, rows=False).aggregations[0]["aggregate"] is None
+        near = client.topk(2, k=5, index="near", at_least=version, timeout_ms=60_000)
+        assert (near.exact, near.version) == (False, version)
+        assert near.recall >= 0.9
+        assert near.vertices == client.topk(2, k=5, metric="cosine").vertices
+
+
+def edges_of(u, v):
+    updates = UpdateList()
+    updates.add_edge(u, v)
+    return updates
