@@ -187,6 +187,9 @@ async def _drive(url: str, pace: Pace, requests: Iterator[bytes]) -> LoadResult:
     unanswered = driver.sent - driver.answered - driver.errors.get("lost", 0) - len(driver.due) * driver.exhausted
     if unanswered:
         driver.errors["unanswered"] = unanswered
+    for each in [*driver.idle]:
+        each.transport.abort()  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
     return driver.result()
 
 
