@@ -8,6 +8,7 @@ import numpy as np
 
 from livegnn.deployment import Deployment
 from livegnn.serve.metrics import Facts, Metrics
+from livegnn.serve.service.process_metrics import PROCESS_METRICS, process_facts
 from livegnn.serve.traffic import Traffic
 
 
@@ -31,6 +32,7 @@ class DeploymentMetrics(Metrics):
         "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
+        **PROCESS_METRICS,
     }
 
     def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
@@ -67,4 +69,5 @@ class DeploymentMetrics(Metrics):
             "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
             "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
             "livegnn_bytes": parts,
+            **process_facts(deployment),
         }
