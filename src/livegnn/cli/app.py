@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from livegnn import __version__
-from livegnn.cli import bench, run, sample, serve, train
+from livegnn.cli import bench, models, run, sample, serve, status, train
 from livegnn.cli.console import Console
 from livegnn.cli.demo import command as demo
 from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
@@ -37,8 +37,10 @@ def make_parser() -> argparse.ArgumentParser:
         _add(commands, name, text, module.add_arguments, module.run)
     for name, declare, action, text in (
         ("serve", serve.add_serve, serve.run_serve, "a durable service: updates in, live predictions out, over HTTP"),
+        ("status", status.add_status, status.run_status, "what a running service says of itself; 0 if it is ready"),
         ("verify", serve.add_verify, serve.run_verify, "read and replay all of a service's data folder"),
         ("restore", serve.add_restore, serve.run_restore, "the state of a service as of an earlier version or time"),
+        ("models", models.add_models, models.run_models, "the registry of models: add a version, list what is there"),
         ("token", serve.add_token, serve.run_token, "a token for a service, and the lines that let it in"),
     ):
         _add(commands, name, text, declare, action)

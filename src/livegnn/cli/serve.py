@@ -5,20 +5,29 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
+import socket
+import sys
 import tempfile
 import threading
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import structs
+
+from livegnn import __version__
 from livegnn.cli.console import Console
 from livegnn.cli.demo.served import DemoStream
 from livegnn.deployment import Deployment, audit, printed, read_config
-from livegnn.deployment.config import FILE_NAME, DeploymentConfig, TokenConfig, printed_token
-from livegnn.errors import UsageError
+from livegnn.deployment.config import FILE_NAME, DeploymentConfig, ServerConfig, TokenConfig, printed_token
+from livegnn.deployment.events import emit
+from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch, UsageError
 from livegnn.serve.limits import Limits
+from livegnn.serve.service.log_lines import RequestLog, configure
 
 _RATE = 200  # events a second
+TEMPORARY = 75  # exit code of a failure that may pass, such as a broker that does not answer
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
@@ -29,6 +38,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="HOST", help="default: 127.0.0.1, this machine alone")
     parser.add_argument("--port", type=int, metavar="N", help="default: 8000; 0 is a free one")
     parser.add_argument("--insecure", action="store_true", help="serve others without tokens, or without TLS")
+    parser.add_argument("--log-format", choices=("text", "json"), help="of lines on standard error (default: text)")
     parser.add_argument("--print-config", action="store_true", help="print the whole configuration, and end")
     parser.add_argument("--demo", action="store_true", help="a fraud model on a real stream, to look at")
     parser.add_argument("--rate", type=_rate, metavar="N", help=f"--demo: events a second (default: {_RATE})")
@@ -47,19 +57,51 @@ def _rate(text: str) -> float:
 
 def run_serve(options: argparse.Namespace, console: Console) -> int:
     """Serves until SIGINT or SIGTERM; 0."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _refuse_unused(options)
+    if options.demo:
+        return _served(options, ServerConfig(), console)
+    path = options.config or Path(FILE_NAME)
+    config = effective(read_config(path), options)
+    if options.print_config:
+        console.line(printed(config).rstrip())
+        return 0
+    return _served(options, config.server, console)
+
+
+def _served(options: argparse.Namespace, server: ServerConfig, console: Console) -> int:
+    """Serves; a failure is a line of the log where that is JSON. Returns the exit code."""
+    form = options.log_format or server.log
+    configure(form, server.log_level)
+    try:
+        _serve(options, form, console)
+    except (InvariantBroken, StateMismatch):
+        raise
+    except (LiveGnnError, OSError) as error:
+        code = TEMPORARY if isinstance(error, LiveGnnError) and error.retryable else 1
+        if form == "json":
+            emit("failed", str(error), level=logging.CRITICAL, kind=type(error).__name__, exit_code=code)
+        else:
+            sys.stderr.write(f"livegnn: {error}\n")
+        return code
+    return 0
+
+
+def effective(config: DeploymentConfig, options: argparse.Namespace) -> DeploymentConfig:
+    """The configuration with what the command line says."""
+    given = {"host": options.host, "port": options.port, "log": options.log_format}
+    server = structs.replace(config.server, **{key: value for key, value in given.items() if value is not None})
+    return structs.replace(config, server=server)
+
+
+def _serve(options: argparse.Namespace, form: str, console: Console) -> None:
+    emit("starting", f"[serve] livegnn {__version__}, process {os.getpid()}", livegnn=__version__, pid=os.getpid())
     with ExitStack() as stack:
-        _refuse_unused(options)
         if options.demo:
             stream = DemoStream(console)
             folder = options.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="livegnn-demo-")))
             deployment = stream.deployment(folder)
         else:
             stream, path = None, options.config or Path(FILE_NAME)
-            config = read_config(path)
-            if options.print_config:
-                console.line(printed(config).rstrip())
-                return 0
             deployment = Deployment(path, options.data or path.parent / "data")
         server = deployment.config.server
         host, port = options.host or server.host, server.port if options.port is None else options.port
@@ -71,12 +113,13 @@ def run_serve(options: argparse.Namespace, console: Console) -> int:
             stack.callback(feeder.join)
             stack.callback(stop.set)
             feeder.start()
-        _listen(deployment, host, port, console)
-    console.line("Stopped; what was acknowledged is durable.")
-    return 0
+        _listen(deployment, host, port, form, console)
+    emit("stopped", "[serve] what was acknowledged is durable", version=deployment.version)
+    if form == "text":
+        console.line("Stopped; what was acknowledged is durable.")
 
 
-def _listen(deployment: Deployment, host: str, port: int, console: Console) -> None:
+def _listen(deployment: Deployment, host: str, port: int, form: str, console: Console) -> None:
     from livegnn.serve.runner import run_app
     from livegnn.serve.service.access import AccessToken
     from livegnn.serve.service.app import service
@@ -94,9 +137,19 @@ def _listen(deployment: Deployment, host: str, port: int, console: Console) -> N
     names = ", ".join(f"{name} ({model})" for name, model in deployment.models.items()) or "no engines"
 
     def ready(url: str) -> None:
-        console.good(f"{url}: version {deployment.version}, {names}. Its page is {url}/ and Ctrl-C ends it.")
+        if form == "text":
+            console.good(f"{url}: version {deployment.version}, {names}. Its page is {url}/ and Ctrl-C ends it.")
+        emit("listening", f"[serve] {url}", url=url, version=deployment.version)
+        notify("READY=1")
 
-    application = service(deployment, tokens=tokens, limits=limits, anyone=host not in _LOCAL)
+    def draining() -> None:
+        notify("STOPPING=1")
+        waiting = deployment.commits.waiting_requests
+        text = f"[serve] draining {application.traffic.connections} connections"
+        emit("drain", text, connections=application.traffic.connections, waiting_requests=waiting)
+
+    lines, anyone = RequestLog(access=server.access_log), host not in _LOCAL
+    application = service(deployment, tokens=tokens, limits=limits, anyone=anyone, request_log=lines)
     run_app(
         application,
         host,
@@ -104,7 +157,17 @@ def _listen(deployment: Deployment, host: str, port: int, console: Console) -> N
         for_others=host not in _LOCAL,
         tls=tls,
         ready=ready,
+        stopping=draining,
+        logs_as_process=True,
     )
+
+
+def notify(state: str) -> None:
+    """Says to systemd how the service is, where systemd asks for it."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
 def _refuse_unused(options: argparse.Namespace) -> None:

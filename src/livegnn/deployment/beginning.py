@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from livegnn.deployment.by_path import found_by_path
 from livegnn.deployment.config import GraphConfig
-from livegnn.deployment.registry import found_by_path
 from livegnn.errors import UsageError
 from livegnn.files import Table, listed, read_features, read_table
 from livegnn.graph import Graph

@@ -20,8 +20,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from livegnn.deployment import tracing
+from livegnn.deployment.events import emit
 from livegnn.deployment.keys import Applied, KeptKeys, checked_key, refuse_other
 from livegnn.deployment.note import Note, Noted, decode_note, encode_note
 from livegnn.deployment.places import KeptPlaces, SourceMove
@@ -41,7 +43,7 @@ _log = logging.getLogger("livegnn")
 class CommitRequest(NamedTuple):
     """One caller's batch. noted: its key, where it has one.  since: when it came, in seconds of time.monotonic.
 
-    move: of the source that it came from, where it did.
+    move: of the source that it came from, where it did.  span: of the caller, where traces are kept.
     """
 
     updates: Updates
@@ -49,6 +51,7 @@ class CommitRequest(NamedTuple):
     future: Future[Applied]
     since: float
     move: SourceMove | None
+    span: Any = None
 
 
 class CommitStats(NamedTuple):
@@ -93,6 +96,7 @@ class Committer:
         self._waiting_updates = self._entries = self._requests = self._updates = self._refused = 0
         self._freshness: deque[float] = deque(maxlen=4096)
         self._awaited: dict[Future[None], int] = {}  # versions that callers wait for
+        attachment.around = lambda: tracing.inner_span("livegnn.durable")
         attachment.catch_up(self._follow)
         self._thread = threading.Thread(target=self._run, name="livegnn-committer", daemon=True)
         self._thread.start()
@@ -127,7 +131,7 @@ class Committer:
                     f"[apply] expected at most {self._queue_max} updates waiting, got {self._waiting_updates} and "
                     f"{count} more; send them again later"
                 )
-            request = CommitRequest(updates, noted, Future(), time.monotonic(), move)
+            request = CommitRequest(updates, noted, Future(), time.monotonic(), move, tracing.current())
             request.future.set_running_or_notify_cancel()  # callers with one key share it: none may cancel it
             self._queue.append(request)
             self._waiting_updates += count
@@ -231,7 +235,8 @@ class Committer:
             updates = group[0].updates if len(group) == 1 else _merged(group)
             sources = {one.move.source: one.move.after for one in group if one.move is not None}
             note = Note(_wall_ms(), [one.noted for one in group if one.noted is not None], sources=sources)
-            version = self._written(lambda: self._attachment.graph.apply(updates), note)
+            with tracing.commit_span([one.span for one in group], len(group), len(updates)):
+                version = self._written(lambda: self._attachment.graph.apply(updates), note)
         except BaseException as error:  # the callers get it; the thread serves on
             if len(group) == 1 or not isinstance(error, Exception) or isinstance(error, LogError):
                 self._fail(group, error)
@@ -285,9 +290,17 @@ class Committer:
         graph = self._attachment.graph
         before = graph.version
         try:
-            write()
+            with tracing.inner_span("livegnn.apply"):
+                write()
         except LogError as failure:
             self._doubtful = True
+            emit(
+                "log_unavailable",
+                "[log] an append failed; updates are refused until it answers",
+                error=failure,
+                level=logging.ERROR,
+                version=before,
+            )
             try:
                 self._settle()
             except LiveGnnError as cause:
@@ -308,6 +321,7 @@ class Committer:
         if self._doubtful:
             self._attachment.catch_up(self._follow)
             self._doubtful = False
+            emit("log_back", "[log] it answers again", version=self._attachment.graph.version)
             self._tell_awaited()
 
     def _follow(self, entry: UpdateEntry) -> None:

@@ -130,6 +130,9 @@ class ServerConfig(_Table, frozen=True, kw_only=True):
     updates_max: Positive = 100_000  # of one request
     ids_max: Positive = 10_000  # vertices or pairs whose rows one request reads
     connections_max: Positive = 2048  # more than changes.subscribers_max: each subscriber has one
+    log: Literal["text", "json"] = "text"  # form of the lines on standard error
+    log_level: Literal["debug", "info", "warning"] = "info"  # debug may show ids of vertices
+    access_log: bool = False  # a line for each request
 
 
 class TokenConfig(_Table, frozen=True, kw_only=True):

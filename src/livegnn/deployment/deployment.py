@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -25,6 +26,7 @@ from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
 from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.events import emit
 from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
@@ -111,6 +113,7 @@ class Deployment:
         """
         if self._state != "new":
             raise UsageError(f"[start] expected a new deployment, got one that is {self._state}; make another")
+        begin = time.monotonic()
         with ExitStack() as stack:
             self.data.mkdir(parents=True, exist_ok=True)
             snapshots.sync_folder(self.data.absolute().parent)
@@ -123,6 +126,7 @@ class Deployment:
             self.pipes.start(self.graph, self._places.of, self._submit_moved)
             self._stack = stack.pop_all()
         self._state = "open"
+        self._say_recovered(time.monotonic() - begin)
         self._watcher = threading.Thread(target=self._watch, name="livegnn-snapshots", daemon=True)
         self._watcher.start()
         self.consumers.train(self.config, self._publish)
@@ -188,6 +192,16 @@ class Deployment:
                 if found is not None:
                     return found
         return snapshots.newest(self.data, set_aside=True)
+
+    def _say_recovered(self, seconds: float) -> None:
+        text = f"[start] version {self.version}, from the snapshot of {self._snapshot_version}, in {seconds:.1f} s"
+        replayed = self.version - self._snapshot_version
+        fields: dict[str, Any] = {
+            "snapshot_version": self._snapshot_version,
+            "replayed": replayed,
+            "seconds": round(seconds, 3),
+        }
+        emit("recovered", text, version=self.version, models=self.models, **fields)
 
     def _first_graph(self) -> Graph:
         if self.log.tail:
@@ -308,6 +322,7 @@ class Deployment:
                     self.consumers.set_aside(name, str(error))
             raise
         self.consumers.configured[name] = configured or self.consumers.configured[name]
+        emit("swap", f"[swap] {name}: {key} from version {version} on", engine=name, model=str(key), version=version)
         return version
 
     def _publish(self, name: str, model: TemporalModel, report: RoundReport) -> None:
@@ -455,7 +470,9 @@ class Deployment:
             snapshots.prune(self.data, self.config.snapshots.keep)
             self._snapshot_version = captured.version
             release_entries(self.log, self.data, self.config.log)
-        _log.info("[snapshot] version %d, writes paused for %.1f ms", captured.version, captured.pause_s * 1e3)
+        pause_ms = round(captured.pause_s * 1e3, 1)
+        text = f"[snapshot] version {captured.version}, writes paused for {pause_ms} ms"
+        emit("snapshot", text, version=captured.version, pause_ms=pause_ms)
         return SnapshotReport(folder, captured.version, captured.pause_s)
 
     def _capture(self) -> snapshots.Captured:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from livegnn.deployment.config_temporal import TemporalConfig
-from livegnn.deployment.registry import ModelKey, Registry, module_of
+from livegnn.deployment.model_files import module_of
+from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.errors import UsageError
 from livegnn.graph import Graph
 from livegnn.graph.consumers import Switch

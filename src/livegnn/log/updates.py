@@ -18,8 +18,8 @@ more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple, Self
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LiveGnnError, LogConflict, UpdateError, UsageError
 from livegnn.graph import Graph, Updates
@@ -127,6 +127,7 @@ class Attachment(Recorder):
         _checked_graph("attach", graph)
         checked_offset("attach", "at", at)
         self.log, self.graph = log, graph
+        self.around: Callable[[], AbstractContextManager[Any]] = nullcontext  # entered for each append: traces
         self._replaying = False
         self._payload = b""  # of the batch that is prepared
         self._note = b""  # for the entries under way
@@ -204,7 +205,8 @@ class Attachment(Recorder):
     def append(self, recorded: Recorded) -> None:
         """Appends it at the graph's place, and waits until it is durable."""
         if not self._replaying:
-            self.log.log.append(self._payload, expect=self._offset)
+            with self.around():
+                self.log.log.append(self._payload, expect=self._offset)
         self._payload = b""
         self._offset, self._appended = self._offset + 1, True
 

@@ -61,7 +61,7 @@ def enveloped(error: Exception) -> tuple[int, bytes]:
     if isinstance(error, LiveGnnError):
         status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
         if status == 500:
-            _log.error("%s", error, exc_info=error)
+            _log.error("an answer failed", exc_info=error)
         return status, _body(type(error).__name__, str(error), error.retryable, error.facts())
     _log.error("unexpected error in a request", exc_info=error)
     message = "[serve] expected an answer, got an error of the server itself; its log has the cause"

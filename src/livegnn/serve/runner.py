@@ -78,17 +78,32 @@ def run_app(
     for_others: bool,
     tls: tuple[str, str] | None = None,
     ready: Callable[[str], object] = lambda url: None,
+    stopping: Callable[[], object] = lambda: None,
+    logs_as_process: bool = False,
 ) -> None:
     """As run(), any application.
 
     Args:    for_others: whether it may be served at an address that others can reach.  tls: files of certificate and
-             key.  ready: called with the URL, when it listens.
+             key.  ready: called with the URL, when it listens.  stopping: called when a signal ends it.
+             logs_as_process: uvicorn's lines take the form of the process's other ones.
     """
     with _listening(host, port, for_others) as listener, _quiet_signals():
-        uvicorn = _uvicorn(application, tls)
+        uvicorn = _uvicorn(application, tls, logs_as_process)
         ready(_url(host, listener, "http" if tls is None else "https"))
         with even_latency():
-            uvicorn.run(sockets=[listener])
+            _run(uvicorn, listener, stopping)
+
+
+def _run(uvicorn: Any, listener: socket.socket, stopping: Callable[[], object]) -> None:
+    """Runs the server; its way to an end begins with stopping()."""
+    shutdown = uvicorn.shutdown
+
+    async def ending(sockets: list[socket.socket] | None = None) -> None:
+        stopping()
+        await shutdown(sockets=sockets)
+
+    uvicorn.shutdown = ending
+    uvicorn.run(sockets=[listener])
 
 
 @contextmanager
@@ -159,7 +174,7 @@ def _url(host: str, listener: socket.socket, scheme: str) -> str:
     return f"{scheme}://{name}:{listener.getsockname()[1]}"
 
 
-def _uvicorn(application: LimitedApplication, tls: tuple[str, str] | None = None) -> Any:
+def _uvicorn(application: LimitedApplication, tls: tuple[str, str] | None = None, logs_as_process: bool = False) -> Any:
     uvicorn = need("uvicorn", "serve")
     need("httptools", "serve")
     from livegnn.serve.connections import LimitedConnection  # it is made of the two
@@ -176,5 +191,6 @@ def _uvicorn(application: LimitedApplication, tls: tuple[str, str] | None = None
         ssl_certfile=None if tls is None else tls[0],
         ssl_keyfile=None if tls is None else tls[1],
         timeout_graceful_shutdown=_SHUTDOWN_S,
+        **({"log_config": None} if logs_as_process else {}),
     )
     return uvicorn.Server(config)

@@ -23,7 +23,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from livegnn import _native
-from livegnn.deployment import Deployment
+from livegnn.deployment import Deployment, tracing
 from livegnn.errors import Overloaded, UsageError
 from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
@@ -33,6 +33,7 @@ from livegnn.serve.service import changes, explain, meta, more_reads, page, pipe
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ENDING, ServiceContext
 from livegnn.serve.service.feed import ChangeFeed
+from livegnn.serve.service.log_lines import FAILURE, RequestLog
 from livegnn.serve.service.metrics import DeploymentMetrics
 from livegnn.serve.service.stats import StatsDesk
 from livegnn.serve.service.windows import ActivityWindows
@@ -56,12 +57,14 @@ def service(
     tokens: Iterable[AccessToken] = (),
     limits: Limits | None = None,
     anyone: bool = False,
+    request_log: RequestLog | None = None,
 ) -> Service:
     """An ASGI application that serves a started deployment; any ASGI server runs it.
 
     Args:    tokens: where given, every request but /healthz and /readyz needs one; without any, only requests to this
              machine's own names are served.
              anyone: serves requests to any name without tokens: for a network that is trusted.
+             request_log: gets every answered request.
     Raises:  UsageError, DataMissing without litestar (the extra serve).
     """
     if not isinstance(deployment, Deployment):
@@ -69,13 +72,22 @@ def service(
     if not deployment.is_open:
         raise UsageError("[serve] expected a deployment that was started, got one that is not open; call start()")
     access = Access(tokens)
-    return Service(deployment, access, limits or Limits(), local_only=not access and not anyone)
+    return Service(deployment, access, limits or Limits(), request_log, local_only=not access and not anyone)
 
 
 class Service:
     """The routes of a deployment as one ASGI application. limits, traffic: as those of serve.app."""
 
-    def __init__(self, deployment: Deployment, access: Access, limits: Limits, *, local_only: bool) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        access: Access,
+        limits: Limits,
+        request_log: RequestLog | None = None,
+        *,
+        local_only: bool,
+    ) -> None:
+        self._request_log = request_log
         self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
         self._access, self._local_only = access, local_only
         windows = ActivityWindows(deployment)
@@ -110,8 +122,9 @@ class Service:
         with Lease(self.traffic) as lease, ExitStack() as ending:
             scope[ENDING] = ending
             answering = _Answering(scope, send, lease, self)
+            headers = dict(scope["headers"])
+            span = ending.enter_context(tracing.request_span(scope["method"], route, headers))
             try:
-                headers = dict(scope["headers"])
                 if self._local_only:
                     check_local(scope["headers"])
                 _check_path(path)
@@ -127,7 +140,11 @@ class Service:
             except Exception as error:  # every error leaves in the envelope
                 await answering.fail(error)
             finally:
-                self._metrics.observe(route, answering.status, time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                tracing.ended(span, answering.status)
+                self._metrics.observe(route, answering.status, seconds)
+                if self._request_log is not None:
+                    self._request_log.answered(scope, route, answering.status, seconds)
 
     async def _update(self, headers: dict[bytes, bytes], body: bytes, answering: _Answering) -> None:
         """The route that decides the rate of updates, without what Litestar adds to a request: a fifth of its time."""
@@ -194,6 +211,7 @@ class _Answering:
         if self._begun:
             raise error
         self._lease.hold(0)
+        self._scope[FAILURE] = error
         own, body = enveloped(error)
         await self.answer(body, own if status is None else status)
 
@@ -217,6 +235,7 @@ def _given(body: bytes, receive: Receive) -> Receive:
 
 def _error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     status, body = enveloped(error)
+    request.scope[FAILURE] = error  # type: ignore[literal-required]
     if isinstance(error, Overloaded):  # a full queue of writes: the client is to slow down
         status = 429
     return Response(body, status_code=status, media_type=JSON)

@@ -10,6 +10,7 @@ import numpy as np
 from livegnn.deployment import Deployment, snapshots
 from livegnn.serve.metrics import Facts, Metrics
 from livegnn.serve.service.pipes import PIPE_METRICS, pipe_facts
+from livegnn.serve.service.process_metrics import PROCESS_METRICS, process_facts
 from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Traffic
 
@@ -41,6 +42,7 @@ class DeploymentMetrics(Metrics):
         "livegnn_shadow_set_aside": ("gauge", "1 where the shadow refused a batch and follows no more, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
         **PIPE_METRICS,
+        **PROCESS_METRICS,
     }
 
     def __init__(self, deployment: Deployment, traffic: Traffic, windows: ActivityWindows) -> None:
@@ -84,6 +86,7 @@ class DeploymentMetrics(Metrics):
             ],
             "livegnn_bytes": [(f'{{part="{part}"}}', size) for part, size in memory_by_part(deployment).items()],
             **pipe_facts(deployment),
+            **process_facts(deployment),
         }
 
 
