@@ -20,7 +20,7 @@ _BYTES = 4 << 20  # of entries between two checkpoints
 _log = logging.getLogger("livegnn")
 
 
-class Checkpoints:
+class JournalCheckpoints:
     """Of one database. lock: held during a checkpoint, by others to keep the thread from beginning one."""
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import files, frame
-from livegnn.log.checkpoints import Checkpoints
+from livegnn.log.checkpoints import JournalCheckpoints
 from livegnn.log.interface import KEYS_KEPT_MAX, ByteLog, checked_seconds
 from livegnn.log.tail import ALL_SYNCED, Record, TailFile, sync_file, this_boot
 
@@ -123,7 +123,7 @@ class SqliteLog(ByteLog):
                 "name a file on a local disk"
             )
         self._database.execute(f"PRAGMA synchronous={synchronous}")
-        self._checkpoints = Checkpoints(self.path, self._database)
+        self._checkpoints = JournalCheckpoints(self.path, self._database)
         tail_path = files.tail_path(self.path, self.name)
         if version != _FILE_VERSION or self._schema() is None or (accept_length and not tail_path.exists()):
             with self._transaction():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from livegnn.deployment.config import ChangesConfig
+from livegnn.deployment.config import ChangesConfig, ServerConfig
 from livegnn.deployment.filters import ChangeFilter, ChangeTable
 from livegnn.deployment.hub import Hub
 from livegnn.errors import UsageError, ValueInvalid
@@ -191,3 +191,7 @@ def test_an_engine_on_demand_is_refused():
     lazy = lg.Engine(world.model, world.graph, mode="on_demand", name="lazy")
     with pytest.raises(UsageError, match="expected an eager engine"):
         Hub({"lazy": lazy}, str, ChangesConfig()).follow(ChangeFilter("lazy"))
+
+
+def test_the_defaults_leave_connections_beyond_the_subscribers():
+    assert ServerConfig().connections_max > ChangesConfig().subscribers_max

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from livegnn.log import open_log
-from livegnn.log.checkpoints import JOURNAL_PAGES, Checkpoints
+from livegnn.log.checkpoints import JOURNAL_PAGES, JournalCheckpoints
 
 ENTRY = os.urandom(1 << 20)
 PATIENCE_S = 120
@@ -44,7 +44,7 @@ def test_a_long_journal_is_copied_in_a_thread_and_begins_anew(tmp_path):
 
 
 def test_the_journal_is_bounded_where_no_checkpoint_comes_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(Checkpoints, "_checkpoint", lambda self: None)
+    monkeypatch.setattr(JournalCheckpoints, "_checkpoint", lambda self: None)
     path = tmp_path / "history.db"
     with open_log(f"sqlite:{path}") as log:
         for number in range(3 * JOURNAL_PAGES * 4096 // len(ENTRY)):
@@ -60,7 +60,7 @@ def test_a_checkpoint_that_fails_is_tried_again(tmp_path, monkeypatch, caplog):
         if len(tried) == 1:
             raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(Checkpoints, "_checkpoint", failing)
+    monkeypatch.setattr(JournalCheckpoints, "_checkpoint", failing)
     with open_log(f"sqlite:{tmp_path / 'history.db'}") as log:
         for number in range(5):
             log.append(ENTRY, expect=number)
