@@ -111,7 +111,11 @@ def test_an_interrupted_soak_says_what_it_did():
         "1",
     ]
     command += ["--scenarios", f"{BROKEN}:well"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+
+    def heed_interrupts():  # a process that was started in the background ignores them, and its children inherit that
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts) as process:
         first = process.stdout.readline()
         process.stdout.readline()
         os.kill(process.pid, signal.SIGINT)
