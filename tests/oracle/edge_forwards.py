@@ -5,7 +5,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import add_self_loops, degree, get_laplacian, scatter, softmax, spmm, to_torch_coo_tensor
+from torch_geometric.utils import (
+    add_remaining_self_loops,
+    add_self_loops,
+    degree,
+    get_laplacian,
+    scatter,
+    softmax,
+    spmm,
+    to_torch_coo_tensor,
+)
 
 
 class EdgeNetwork(nn.Module):
@@ -222,6 +231,36 @@ def out_of_matrix(x, edge_index, edge_weight):
     return adj @ x + torch.sparse.mm(adj.t(), x) / 2 + gap * adj.sum(1).to_dense().view(-1, 1)
 
 
+class Convolved(nn.Module):
+    """A convolution with a kernel of 1 over the vertices, seen as the steps of a sequence; edges' rows are so, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Conv1d(4, 3, kernel_size=1)
+
+    def forward(self, x, edge_index):
+        row, col = edge_index
+        rows = (x[row] - x[col]).unsqueeze(0).permute((0, 2, 1)).relu().permute((0, 2, 1)).squeeze(0)
+        y = scatter(rows, col, dim_size=x.size(0)).unsqueeze(0)
+        return self.last(y.transpose(1, 2)).squeeze(0).t().log_softmax(dim=1)
+
+
+def bounded(x, edge_index, _):
+    """Rows that are made no longer than 1: a maximum with a constant, on either side."""
+    y = scatter(x[edge_index[0]], edge_index[1], dim_size=x.size(0))
+    size = y.norm(dim=1, keepdim=True)
+    return y / torch.max(torch.ones(y.size()), size) + torch.min(y, torch.full_like(y, 0.25))
+
+
+def loops_of_a_type(x, edge_index, edge_type):
+    """Of edges of one type a vertex's loop keeps the score of its last self-loop of that type."""
+    mask = edge_type == 1
+    edges = edge_index[:, mask]
+    score = (x[edges[0]] * x[edges[1]]).sum(-1).sigmoid()
+    edges, score = add_remaining_self_loops(edges, score, fill_value=0.5, num_nodes=x.size(0))
+    return scatter(score.view(-1, 1) * x[edges[0]], edges[1], dim_size=x.size(0))
+
+
 class AttendedAgainst(nn.Module):
     """Layers with their own loops, on edges that are turned round and have rows of both ends."""
 
@@ -264,6 +303,9 @@ FOLLOWED = {
     "sparse, out of the matrix": lambda: Weighted(out_of_matrix),
     "types, both ways": lambda: Typed(both_ways(typed)),
     "attended against": AttendedAgainst,
+    "convolved": Convolved,
+    "bounded": lambda: Written(bounded),
+    "loops of a type": lambda: Typed(loops_of_a_type),
 }
 #: Rows of edges in the forward itself, handed to PyG's layers.
 VALUES = {

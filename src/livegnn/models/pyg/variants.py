@@ -165,7 +165,7 @@ class VariantReader(Generic[T]):
         return runs(self.module, self.signature, columns)
 
     def settled(self, columns: Columns) -> Columns:
-        """Columns with attributes only if the forward takes the ones that it can do without for weights."""
+        """Columns with attributes if the forward takes these for weights, or cannot do without."""
         bare: Columns = dataclasses.replace(columns, attributes=None, flat=False)
         if columns.attributes is None:
             self.refused["edge_attr"] = f"{self.kind}.forward fails with edge_attr of any width that was tried"
@@ -177,7 +177,7 @@ class VariantReader(Generic[T]):
                 raise
             self.refused["edge_attr"] = _reason(error)
             return bare
-        if "edge_attr" in self.record.weights_from:
+        if "edge_attr" in self.record.weights_from or not self.runs(bare):
             return columns
         if any(isinstance(each, edges.EdgeAttribute) for each in ir.walk(self.rows(read))):
             width = columns.attributes

@@ -25,9 +25,11 @@ def times_weight(message: ir.Value, weight: ir.Value) -> ir.Value:
     return ir.Multiply(message if message.on_edges else Source(message), weight)
 
 
-def loop_rows(rows: ir.Value, others: ir.Value | Any) -> ir.Value:
-    """The row of every vertex's newest self-loop edge; without one its row of `others`, or a constant."""
-    both = Gather(ir.Concat((rows, ones(rows))), "newest", loops="only")
+def loop_rows(rows: ir.Value, others: ir.Value | Any, relation: int | None = None) -> ir.Value:
+    """The row of every vertex's newest self-loop edge, of one type or of all; without one its row of `others`, or a
+    constant.
+    """
+    both = Gather(ir.Concat((rows, ones(rows))), "newest", loops="only", relation=relation)
     newest, present = ir.Slice(both, 0, rows.width), ir.Slice(both, rows.width, both.width)
     others = others if isinstance(others, ir.Value) else constant(newest, others)
     return ir.Elementwise("where", (present, newest, others))

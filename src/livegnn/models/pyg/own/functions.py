@@ -331,9 +331,9 @@ def _norm(tracing: Tracing, result: Any, input: Any, p: Any = 2, dim: Any = None
 
 def _extreme(largest: bool) -> Callable[..., Any]:
     def handler(tracing: Tracing, result: Any, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        x = _traced(input)
-        if isinstance(dim, Traced):
+        if isinstance(dim, (Traced, torch.Tensor)):
             return _of_two(largest)(tracing, result, input, dim)
+        x = _traced(input)
         values = result[0] if isinstance(result, tuple) else result
         (axis,) = _dims(x, dim)
         kept = np.moveaxis(np.arange(x.value.width).reshape(x.shape), axis, 0)
@@ -358,10 +358,8 @@ def _least(parts: Sequence[ir.Value]) -> ir.Value:
 
 def _of_two(largest: bool) -> Callable[..., Any]:
     def handler(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
-        a, b = _traced(input), _traced(other)
-        shape = _trail(result)
         pick = _largest if largest else _least
-        return mapped(lambda x, y: pick((spread(x, a.shape, shape), spread(y, b.shape, shape))), shape, a, b)
+        return _joined(tracing, result, input, other, lambda x, y: pick((x, y)))
 
     return handler
 

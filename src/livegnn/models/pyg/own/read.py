@@ -31,7 +31,7 @@ from livegnn.models.pyg.copies import private_copy
 from livegnn.models.pyg.counted import counted
 from livegnn.models.pyg.functions.turned import turn
 from livegnn.models.pyg.layout import rows_of, shaped, symbol
-from livegnn.models.pyg.own.rows import EdgeChoice, EdgeTypes, EndIds, LoopWeight, Traced, is_followed
+from livegnn.models.pyg.own.rows import EdgeChoice, EdgeTypes, EndIds, Laid, LoopWeight, Traced, is_followed
 from livegnn.models.pyg.own.tracing import EDGES as _EDGES
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
 from livegnn.models.pyg.own.tracing import VERTICES as _VERTICES
@@ -200,6 +200,8 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
         return Refusal(refuse(where, "it hands on edges with self-loops added or removed", "do that in the graph"))
     if isinstance(result, EdgeTypes) and result.edges == EdgeChoice():
         return TYPES
+    if isinstance(result, Laid):
+        return result.rows
     if not isinstance(result, Traced):
         if not is_followed(result) or isinstance(result, Refusal):
             return result

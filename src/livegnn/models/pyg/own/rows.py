@@ -16,7 +16,7 @@ import torch
 from livegnn.models import ir
 from livegnn.models.edges import HeadScale, Source, Target
 from livegnn.models.messages import linear
-from livegnn.models.pyg.context import Import, Refusal, Unfit, to_array
+from livegnn.models.pyg.context import Import, Refusal, Shaped, Unfit, to_array
 
 _SMOOTH = ("divide", "reciprocal", "sqrt", "exp", "log", "tanh", "sigmoid")
 _MOST_SLICES = 16  # of a choice of columns that is not a product with a matrix of zeros and ones
@@ -117,6 +117,14 @@ class Traced:
     whole: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """Rows of vertices, or of the graph's edges, whose dimension is not the first: x.unsqueeze(0), x.t()."""
+
+    rows: Shaped
+    edges: EdgeChoice | None
+
+
 @dataclass(frozen=True)
 class EndPairs:
     """edge_index.T: both ends of every edge, one edge after the other."""
@@ -153,7 +161,7 @@ def is_followed(value: Any) -> bool:
         return any(is_followed(each) for each in value)
     if isinstance(value, dict):
         return any(is_followed(each) for each in value.values())
-    kinds = (Traced, EndIds, EndPairs, BothEnds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Matrix, Refusal)
+    kinds = (Traced, Laid, EndIds, EndPairs, BothEnds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Matrix, Refusal)
     return isinstance(value, kinds)
 
 

@@ -29,12 +29,13 @@ from livegnn.models.pyg.own.ends import both_ends, turned_ends
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, as_values
 from livegnn.models.pyg.own.matrices import made, of_matrix
 from livegnn.models.pyg.own.pairs import join_pairs
-from livegnn.models.pyg.own.plain import by_functions
+from livegnn.models.pyg.own.plain import by_functions, has_laid
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeTypes,
     EndIds,
     InfiniteEntries,
+    Laid,
     Matrix,
     Places,
     Traced,
@@ -278,7 +279,7 @@ class FollowedRun(TorchFunctionMode):
             return result
         if name in _ABOUT:
             whole = self.symbols_of(args[0]) if args else None
-            axis = int(isinstance(whole, EndIds) and whole.end is None)
+            axis = whole.rows.axis if isinstance(whole, Laid) else int(isinstance(whole, EndIds) and whole.end is None)
             return with_counts(name, result, args, axis, self.compared) if is_followed(whole) else result
         self.raise_refusals(symbolic)
         symbol = self.symbol(lambda: self.step(name, result, *symbolic), name)
@@ -310,6 +311,8 @@ class FollowedRun(TorchFunctionMode):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
         if "out" in kwargs or "inplace" in kwargs:
             kwargs = {key: each for key, each in kwargs.items() if key not in ("out", "inplace")}
+        if has_laid((args, kwargs)):
+            return by_functions(self, name, result, args, kwargs)
         try:
             if name not in _FUNCTIONS:
                 raise Unfit("this operation is not supported")
@@ -337,6 +340,8 @@ def _has_changed_edges(value: Any) -> bool:
     if isinstance(value, Traced):
         own = value.edges == EdgeChoice() and isinstance(value.value, EdgeWeight | EdgeAttribute)
         return value.edges is not None and not own
+    if isinstance(value, Laid):
+        return value.edges is not None
     if isinstance(value, EndIds):
         return value.edges != EdgeChoice() or value.end is not None
     return is_followed(value) and not isinstance(value, Refusal)

@@ -122,13 +122,13 @@ def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
         return _keep_constant(tracing, result, given)
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
-    if before.masks or before.relation is not None:
+    if before.masks:
         raise Unfit("it keeps a vertex's last self-loop of those that a mask has left", "pick the edges afterwards")
     edges = extended(tracing, without_loops(tracing, before), 0, 1)
-    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
+    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str) or before.relation is not None:
         left = replace(edge_attr, edges=without_loops(tracing, before), loops=())
         others, _ = _fill(tracing, left, fill_value, 0 if ids.turned else 1)
-        rows = (loop_rows(edge_attr.value, others),)
+        rows = (loop_rows(edge_attr.value, others, before.relation),)
         return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, rows, even=False)
     weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
     return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, (weight,), even=False)
