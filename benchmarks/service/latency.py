@@ -1,4 +1,4 @@
-"""How soon an update is visible at half of the maximal rate, and how long reads take beside the writes."""
+"""How soon an update is visible at half of the maximal rate, and how long reads take during the writes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def run(options: Options, report: Report) -> None:
     p50, p99 = np.quantile(fresh, (0.5, 0.99))
     how = f"{rate(half)} requests/s of one update, open loop; p50 {p50:.1f} ms; the last {len(fresh)}"
     row(report, "accepted to visible, p99", f"{FRESH_ASKED_MS:.0f} ms", f"{p99:.1f} ms", p99 <= FRESH_ASKED_MS, how)
-    how = f"{READS_PER_S:.0f}/s beside these writes, predictions of {READ_IDS} vertices; p50 {read.p50_ms:.1f} ms"
+    how = f"{READS_PER_S:.0f}/s during these writes, predictions of {READ_IDS} vertices; p50 {read.p50_ms:.1f} ms"
     met = read.p99_ms <= READ_ASKED_MS
     row(report, "reads, p99", f"{READ_ASKED_MS:.0f} ms", f"{read.p99_ms:.1f} ms", met, how)

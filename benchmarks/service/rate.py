@@ -1,4 +1,4 @@
-"""How many updates a second become durable: in bulk, one by one, and beside the bare engine."""
+"""How many updates a second become durable: in bulk, one by one, and against the bare engine."""
 
 from __future__ import annotations
 

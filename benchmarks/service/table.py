@@ -17,7 +17,7 @@ COLUMNS = ("figure", "asked", "measured", "met", "how")
 
 
 def world(options: Options) -> ServiceWorld:
-    """arxiv-like, a hidden width of 256; with --full 64, beside which the log weighs more."""
+    """arxiv-like, a hidden width of 256; with --full 64, where the log weighs more."""
     return ServiceWorld("tiny", 8) if options.tiny else ServiceWorld("arxiv-like", 64 if options.full else 256)
 
 

@@ -1,9 +1,9 @@
 """Checkpoints of an SQLite log in a thread of their own: an append does not wait while the journal is copied.
 
 SQLite copies its write-ahead journal into the database within the commit that makes it long, which takes tens of
-milliseconds where entries are large. Here a thread copies it as it grows (PASSIVE: it waits for nobody, and nobody for
-it). Where appends leave it no pause in which it could come to the end, the commit that makes the journal JOURNAL_PAGES
-long copies the little that is left, and the next one begins the journal anew: it is bounded.
+milliseconds where entries are large. Here a thread copies it as it grows (PASSIVE: neither waits for the
+other). Where appends leave it no pause in which it could come to the end, the commit that makes the journal
+JOURNAL_PAGES long copies the little that is left, and the next one begins the journal anew: it is bounded.
 """
 
 from __future__ import annotations

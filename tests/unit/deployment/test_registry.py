@@ -15,16 +15,9 @@ import livegnn as lg
 from livegnn.cli import main
 from livegnn.deployment import Registry
 from livegnn.errors import DataMissing, ModelError, StoredStateInvalid, UsageError, ValueInvalid
-from tests.unit.deployment.world import deployment, edge, model, prepared
+from tests.unit.deployment.world import deployment, edge, model, prepared, sealed
 
 CLASS = 'class = "torch_geometric.nn:GCN"\n[arguments]\nin_channels = 4\nhidden_channels = 5\nnum_layers = 2\n'
-
-
-def sealed(place):
-    """Writes SHA256SUMS of what is there, as sha256sum does."""
-    files = [one for one in sorted(place.iterdir()) if one.name != "SHA256SUMS"]
-    lines = [f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {one.name}\n" for one in files]
-    (place / "SHA256SUMS").write_text("".join(lines))
 
 
 def write_safetensors(weights, path):

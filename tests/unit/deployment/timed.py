@@ -8,7 +8,7 @@ import torch
 import livegnn as lg
 from livegnn.sampling.presample.tree_sage import TreeSAGE
 from livegnn.temporal.models import TGN
-from tests.unit.deployment.world import deployment, prepared
+from tests.unit.deployment.world import deployment, prepared, sealed
 
 WIDTHS = {"x_width": 4, "embed_width": 8, "memory_width": 8, "time_width": 8}
 TEMPORAL = {"name": "links", "model": "tgn"}
@@ -22,6 +22,7 @@ def put(folder, name, version, module, path, **arguments):
     lines = [f'class = "{path}"', "[arguments]", *(f"{key} = {value}" for key, value in arguments.items())]
     (place / "model.toml").write_text("\n".join(lines))
     torch.save(module.state_dict(), place / "weights.pt")
+    sealed(place)
 
 
 def tgn(seed):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 import livegnn as lg
@@ -48,3 +50,10 @@ def abandon(open_deployment):
     open_deployment._stack.close()
     open_deployment._state = "closed"
     open_deployment._snapshot_due.set()
+
+
+def sealed(place):
+    """Writes SHA256SUMS of what is there, as sha256sum does."""
+    files = [one for one in sorted(place.iterdir()) if one.name != "SHA256SUMS"]
+    lines = [f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {one.name}\n" for one in files]
+    (place / "SHA256SUMS").write_text("".join(lines))

@@ -21,7 +21,7 @@ from livegnn.deployment.pipes.lines import (
     BadHeader,
     CsvLines,
     Decoded,
-    JsonLines,
+    JsonRecords,
     LineDecoder,
     checked_header,
     shown,
@@ -151,7 +151,7 @@ class FileReader:
     def _file(self, path: Path, skip: int) -> OpenFile:
         if self._config.kind == "parquet":
             return ParquetFile(path, self._columns, skip)
-        decoder = CsvLines(self._columns) if self._config.kind == "csv" else JsonLines()
+        decoder = CsvLines(self._columns) if self._config.kind == "csv" else JsonRecords()
         return LineFile(path, decoder, skip, self._config.follow)
 
     def _records(self, name: str, decoded: Sequence[Decoded]) -> list[SourceRecord]:

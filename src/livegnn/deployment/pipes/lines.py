@@ -35,7 +35,7 @@ class LineDecoder(Protocol):
         """What was left incomplete."""
 
 
-class JsonLines:
+class JsonRecords:
     """One JSON object a line; blank lines are none."""
 
     def feed(self, line: bytes) -> list[Decoded]:

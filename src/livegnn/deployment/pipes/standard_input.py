@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 from livegnn.deployment.config_pipes import SourceConfig
-from livegnn.deployment.pipes.lines import BadHeader, CsvLines, Decoded, JsonLines, LineDecoder
+from livegnn.deployment.pipes.lines import BadHeader, CsvLines, Decoded, JsonRecords, LineDecoder
 from livegnn.deployment.pipes.records import Lag, PipeBroken, SourceRecord
 
 _PART = "stdin"
@@ -28,7 +28,7 @@ class StdinReader:
     def __init__(
         self, config: SourceConfig, place: Mapping[str, int], columns: Sequence[str], stream: BinaryIO | None = None
     ) -> None:
-        decoder: LineDecoder = CsvLines(columns) if config.format == "csv" else JsonLines()
+        decoder: LineDecoder = CsvLines(columns) if config.format == "csv" else JsonRecords()
         self._place = place.get(_PART, 0)
         self._skip = self._place if config.repeats else 0
         self._queue: queue.Queue[list[Decoded] | Exception | None] = queue.Queue(_WAITING_MAX)

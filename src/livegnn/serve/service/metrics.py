@@ -9,7 +9,7 @@ import numpy as np
 
 from livegnn.deployment import Deployment, snapshots
 from livegnn.serve.metrics import Facts, Metrics
-from livegnn.serve.service.pipes import PIPE_METRICS, pipe_facts
+from livegnn.serve.service.pipe_metrics import PIPE_METRICS, pipe_facts
 from livegnn.serve.service.process_metrics import PROCESS_METRICS, process_facts
 from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Traffic
