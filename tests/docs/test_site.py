@@ -61,8 +61,8 @@ def test_the_site_asks_for_nothing_from_outside():
     assert "offline" in CONFIG["plugins"]
     assert CONFIG["use_directory_urls"] is False  # links work from files
     for path in (ROOT / "docs" / "assets").iterdir():
-        addresses = re.findall(r"https?://[^\s\"']+", path.read_text())
-        assert set(addresses) <= {"http://www.w3.org/2000/svg"}, path
+        addresses = re.findall(rb"https?://[^\s\"']+", path.read_bytes())
+        assert set(addresses) <= {b"http://www.w3.org/2000/svg"}, path
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ CONFIG = {
     "temporal": [TEMPORAL],
 }
 ROUTES = sorted(
-    (method, path.replace("{name:str}", "{name}"))
+    (method, re.sub(r":\w+}", "}", path))
     for handler in HANDLERS
     for path in handler.paths
     for method in handler.http_methods
