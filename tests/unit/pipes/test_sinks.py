@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -122,6 +123,23 @@ def test_what_was_not_delivered_comes_after_a_crash(tmp_path, hook):
         assert one.version == 9
         assert one.pipes.drain(60)
     assert by_version(hook.events) == wanted | wanted_later
+
+
+def test_one_that_is_ahead_of_a_history_that_was_put_back_misses_nothing_of_what_comes(tmp_path, hook, caplog):
+    sink = {"name": "t", "kind": "webhook", "url": hook.url}
+    with flowing(tmp_path, sinks=[sink]) as one:
+        expected(one, 6)
+        assert one.pipes.drain(60)
+    for each in (tmp_path / "data").iterdir():  # an older copy, without what the sinks know
+        if each.name != "sinks":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    hook.taken.clear()
+    with flowing(tmp_path, sinks=[sink]) as one:
+        assert "expected version 0 or before, got version 6" in caplog.text
+        wanted = expected(one, 3)
+        assert one.pipes.drain(60)
+        assert one.pipes.sinks[0].version == 3
+    assert by_version(hook.events) == wanted
 
 
 def test_one_that_falls_behind_the_ring_is_given_a_missed(tmp_path, hook):
