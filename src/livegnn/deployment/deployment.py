@@ -188,7 +188,7 @@ class Deployment:
         behind = self.pipes.oldest_position
         if behind is not None and any(int(one.name) <= behind for one in snapshots.listed(self.data)):
             with suppress(StoredStateInvalid):
-                found = snapshots.newest(self.data, up_to=behind)
+                found = snapshots.newest(self.data, up_to=behind, set_aside=True)
                 if found is not None:
                     return found
         return snapshots.newest(self.data, set_aside=True)
@@ -306,31 +306,37 @@ class Deployment:
     def _swap(self, name: str, key: ModelKey, configured: str = "") -> int:
         if name in self.consumers.temporal:
             use, trained = self.consumers.temporal[name], temporal_model(self.registry, key)[0]
-            version = self._committer.switch(lambda: use.engine.swap(trained), name, str(key), configured)
-            use.key, use.configured = str(key), configured or use.configured
-            return version
-        model = self.registry.load(key)
-        self.consumers.note_key(model, str(key))
+            with self.graph.host.lock:  # a snapshot has the model and its key, or neither
+                version = self._committer.switch(lambda: use.engine.swap(trained), name, str(key), configured)
+                use.key, use.configured = str(key), configured or use.configured
+        else:
+            model = self.registry.load(key)
+            self.consumers.note_key(model, str(key))
+            with self.graph.host.lock:  # nor is a shadow back in a batch, or in a snapshot, before its entry
+                version = self._swap_engine(name, model, key, configured)
+        emit("swap", f"[swap] {name}: {key} from version {version} on", engine=name, model=str(key), version=version)
+        return version
+
+    def _swap_engine(self, name: str, model: Model, key: ModelKey, configured: str) -> int:
         is_aside = self.consumers.is_aside(name)
         engine = self.consumers.revive(name, model) if is_aside else self.engine(name)
-        switching = self._switching(name, lambda: engine.swap(model))
         try:
+            switching = self._switching(name, lambda: engine.swap(model))
             version = self._committer.switch(switching, name, str(key), configured)
         except LiveGnnError as error:
-            if is_aside:  # the history does not have it
-                with self.graph.host.lock:
-                    self.consumers.set_aside(name, str(error))
+            if is_aside and not self.consumers.is_aside(name):  # the history does not have it
+                self.consumers.set_aside(name, str(error))
             raise
         self.consumers.configured[name] = configured or self.consumers.configured[name]
-        emit("swap", f"[swap] {name}: {key} from version {version} on", engine=name, model=str(key), version=version)
         return version
 
     def _publish(self, name: str, model: TemporalModel, report: RoundReport) -> None:
         """Of a round of training: the model and its memory become an entry of the log."""
         use, memory = self.consumers.temporal[name], None if model.memory is None else model.memory.state()
         key = f"round {report.round} of {name}"
-        self._committer.switch(lambda: use.engine.swap(model, memory=memory, upto=report.version), name, key)
-        use.key = key
+        with self.graph.host.lock:
+            self._committer.switch(lambda: use.engine.swap(model, memory=memory, upto=report.version), name, key)
+            use.key = key
 
     def _switching(self, engine: str, work: Callable[[], object]) -> Callable[[], None]:
         """Work that makes an engine's every row another one, and says so to those who follow it."""
