@@ -164,14 +164,23 @@ class Deployment:
         stack.callback(self.pipes.close)
         self.pipes.follow(self.hub, self.graph)
         self._attachment = stack.enter_context(self.log.attach(self.graph, at=offset))
-        self._committer = Committer(
-            self._attachment,
-            keys,
-            self._places,
-            group_updates_max=self.config.log.group_updates_max,
-            queue_updates_max=self.config.log.queue_updates_max,
-            followed=self._follow,
-        )
+        try:
+            self._committer = Committer(
+                self._attachment,
+                keys,
+                self._places,
+                group_updates_max=self.config.log.group_updates_max,
+                queue_updates_max=self.config.log.queue_updates_max,
+                followed=self._follow,
+            )
+        except UsageError as cause:
+            new = [name for name in self.consumers.engines if name not in self._recorded]
+            if not new:
+                raise
+            raise UsageError(
+                f"[start] expected {', '.join(new)}, new in the configuration, to take the log's entries since the "
+                f"snapshot, got: {cause}; start once without it, so that the end writes a newer snapshot, then with it"
+            ) from cause
         stack.callback(self._committer.close)
         if captured is not None:
             self._take_configured()

@@ -9,7 +9,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.deployment import Registry, audit
-from livegnn.errors import RangeOverflow
+from livegnn.errors import RangeOverflow, UsageError
 from tests.unit.deployment.world import abandon, deployment, edge, prepared
 
 COLUMN = 3  # which the served model does not read
@@ -206,3 +206,16 @@ def test_one_that_is_back_is_explained_anew(place):
         assert one.explanations.of("scores.shadow", 2).recorded_since == 2
         one.apply(edge(1, 2))
         assert one.explanations.of("scores.shadow", 2).change.version == 3
+
+
+def test_a_new_engine_that_the_logs_tail_does_not_fit_says_how_it_comes_in(place):
+    served, late = {"name": "scores", "model": "served"}, {"name": "late", "model": "next/1"}
+    one = deployment(place, engine=[served]).start()
+    one.apply(large())
+    abandon(one)
+    with pytest.raises(UsageError, match="expected late, new in the configuration"):
+        deployment(place, engine=[served, late]).start()
+    with deployment(place, engine=[served]):
+        pass
+    with deployment(place, engine=[served, late]) as again:
+        again.engine("late").verify()

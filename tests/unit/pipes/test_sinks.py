@@ -184,6 +184,19 @@ def test_files_of_parquet_have_each_change_once(tmp_path):
 # ---- brokers
 
 
+def test_a_source_that_becomes_one_of_another_kind_begins_there(tmp_path):
+    (tmp_path / "a.csv").write_text("from,to\n1,2\n3,4\n")
+    with flowing(tmp_path, [{"name": "s", "kind": "csv", "path": str(tmp_path / "a.csv"), "update": [EDGE]}]) as one:
+        assert run_dry(one)["s"].life == "ended"
+    kafka = MockKafka()
+    source = {"name": "s", "kind": "kafka", "url": kafka.url("incoming"), "update": [EDGE]}
+    kafka.client.produce("incoming", b'{"from": 5, "to": 6}')
+    kafka.client.flush(20)
+    with flowing(tmp_path, [source]) as one:
+        assert run_dry(one)["s"].life == "ended"
+        assert pairs(one) == [(1, 2), (3, 4), (5, 6)]
+
+
 def test_kafka_in_and_out(tmp_path):
     kafka = MockKafka()
     incoming, outgoing = kafka.url("incoming"), kafka.url("outgoing")
