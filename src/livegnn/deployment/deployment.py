@@ -150,7 +150,9 @@ class Deployment:
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         stored = {} if captured is None else captured.engines
         temporal = {} if captured is None else captured.temporal
-        self._recorded = {*stored, *temporal}  # engines whose model the history has
+        newest = snapshots.newest_manifest(self.data)  # not that of `captured` where a sink is behind
+        self._recorded = set() if newest is None else {*newest.engines, *newest.temporal}  # the history has their model
+        self._recorded_version = -1 if newest is None else newest.version
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
@@ -226,14 +228,18 @@ class Deployment:
         """After an entry that the log had more than the graph."""
         if (use := self.consumers.temporal.get(note.engine)) is not None:
             use.key, use.configured = note.model, note.configured or use.configured
-            self._recorded.add(note.engine)
+            self._note_recorded(note.engine)
         if entry.switch is not None and entry.switch.kind == "swap" and self.consumers.is_aside(note.engine):
             self.consumers.revive(note.engine, *storage.swapped(entry.switch))
         if note.engine in self.consumers.engines:
             self.consumers.note_key(self.consumers.engines[note.engine].model, note.model)
             self.consumers.configured[note.engine] = note.configured or self.consumers.configured[note.engine]
-            self._recorded.add(note.engine)
+            self._note_recorded(note.engine)
             self.hub.switched(note.engine)
+
+    def _note_recorded(self, name: str) -> None:
+        if self.graph.version > self._recorded_version:  # else it may be gone again in the newest snapshot
+            self._recorded.add(name)
 
     def _take_configured(self) -> None:
         """What the configuration says anew of an engine's model, and engines that are new in it, become entries."""

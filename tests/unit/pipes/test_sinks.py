@@ -14,7 +14,9 @@ import pytest
 
 pytest.importorskip("msgspec")
 
+from livegnn.deployment import audit
 from livegnn.deployment.filters import ChangeFilter
+from livegnn.deployment.pipes import pipes
 from tests.brokers import MockKafka, NatsServer
 from tests.unit.deployment.world import abandon, edge
 from tests.unit.pipes.flowing import EDGE, flowing, pairs, run_dry, until
@@ -123,6 +125,19 @@ def test_what_was_not_delivered_comes_after_a_crash(tmp_path, hook):
         assert one.version == 9
         assert one.pipes.drain(60)
     assert by_version(hook.events) == wanted | wanted_later
+
+
+def test_an_engine_that_went_and_came_while_a_sink_was_behind_is_back_by_an_entry(tmp_path, hook, monkeypatch):
+    monkeypatch.setattr(pipes, "DRAIN_S", 0.1)
+    both = [{"name": "scores", "model": "fraud"}, {"name": "late", "model": "fraud"}]
+    sink = {"name": "t", "kind": "webhook", "url": hook.url, "engine": "scores", "retry_ms_max": 50}
+    hook.failures += [500] * 10**6
+    for engines, tail in ((both, 1), (both[:1], 2), (both, 4), (both, 5)):
+        with flowing(tmp_path, sinks=[sink], snapshots={"keep": 9}, engine=engines) as one:
+            one.apply(edge(1, 2))
+            assert one.log.tail == tail
+            assert one.pipes.sinks[0].version == 0
+    assert not [each for each in audit.verify(tmp_path / "data") if each.fault]
 
 
 def test_one_that_is_ahead_of_a_history_that_was_put_back_misses_nothing_of_what_comes(tmp_path, hook, caplog):
