@@ -102,6 +102,22 @@ def test_entries_go_only_behind_a_snapshot_that_is_sound(place, caplog):
         assert f"expected {oldest / 'keys.json'} as it was written" in caplog.text
 
 
+def test_a_damaged_snapshot_is_set_aside_also_where_there_are_sinks(place):
+    sinks = {"sink": [{"name": "out", "kind": "parquet", "path": str(place / "out")}], "log": {"keep_entries": 0}}
+    with deployment(place, snapshots={"keep": 2}, **sinks) as one:
+        for i in range(3):
+            one.apply(edge(i, i + 1))
+            one.snapshot()
+    newest = snapshots.listed(place / "data")[-1]
+    (newest / "keys.json").write_bytes(b"[")
+    with deployment(place, snapshots={"keep": 2}, **sinks) as one:
+        assert newest.with_name(f"{newest.name}.damaged").is_dir()
+        one.apply(edge(5, 6))
+        one.snapshot()
+        assert [int(each.name) for each in snapshots.listed(place / "data")] == [2, 4]  # two that are sound
+        assert one.log.first == 2
+
+
 def test_a_release_keeps_what_snapshots_need_and_so_many_entries(place):
     with deployment(place, snapshots={"keep": 1}, log={"keep_entries": 3}) as one:
         for i in range(6):

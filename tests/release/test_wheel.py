@@ -45,7 +45,9 @@ def test_the_wheel_is_small_complete_and_named_after_the_version(wheel: Path) ->
     assert re.fullmatch(rf"livegnn-{re.escape(version)}-cp3\d+-(cp3\d+|abi3)-(many|mac).*\.whl", wheel.name)
     assert wheel.stat().st_size < 5 * MIB
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"livegnn/py.typed", "livegnn/_core.pyi", "livegnn/__init__.py"} <= set(names)
+    assert {"livegnn/py.typed", "livegnn/_core.pyi", "livegnn/__init__.py", "livegnn/serve/page/index.html"} <= set(
+        names
+    )
     assert sum(name.endswith(".so") for name in names) == 1
     folders = {name.split("/")[0] for name in names}
     assert folders == {"livegnn", f"livegnn-{version}.dist-info"}  # no tests, no library that is copied along

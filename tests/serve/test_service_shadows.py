@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-import livegnn as lg
 from livegnn.deployment import Registry
 from livegnn.serve.service.app import service
 from tests.serve.client import Client
-from tests.unit.deployment.test_shadows import LARGE, one_layer
-from tests.unit.deployment.world import deployment, prepared
+from tests.unit.deployment.test_shadows import large, one_layer
+from tests.unit.deployment.world import deployment, edge, prepared
 
 
 @pytest.fixture
@@ -26,9 +24,7 @@ def test_the_refusal_is_shown(live):
     client = Client(service(live))
     assert client.get("/v1/models").json()["shadows"]["scores"]["refusal"] == ""
     assert 'livegnn_shadow_set_aside{engine="scores"} 0' in client.get("/metrics").text
-    updates = lg.Updates()
-    updates.set_features(5, np.array([0, 0, 0, LARGE], np.float32))
-    live.apply(updates)
+    live.apply(large())
     models = client.get("/v1/models").json()
     assert models["shadows"]["scores"]["refusal"].startswith("version 1: [")
     assert models["shadows"]["scores"]["model"] == "next/1"
@@ -36,3 +32,15 @@ def test_the_refusal_is_shown(live):
     assert 'livegnn_shadow_set_aside{engine="scores"} 1' in client.get("/metrics").text
     assert client.post("/v1/predict", {"ids": [1], "engine": "scores"}).status_code == 200
     assert client.post("/v1/predict", {"ids": [1], "engine": "scores.shadow"}).status_code == 409
+
+
+def test_the_page_goes_on(live):
+    client = Client(service(live))
+    assert client.get("/v1/stats").json()["engines"][0]["shadow"]["model"] == "next/1"
+    live.apply(large())
+    for _ in range(2):  # where it is aside, and where it is back
+        found = client.get("/v1/stats").json()
+        assert [each["name"] for each in found["engines"]] == ["scores"]
+        assert found["engines"][0]["shadow"]["model"] == "next/1"
+        live.swap("scores.shadow", "next/1")
+        live.apply(edge(1, 2))

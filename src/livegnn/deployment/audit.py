@@ -18,9 +18,9 @@ from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import KeptKeys
 from livegnn.deployment.note import decode_note
 from livegnn.deployment.places import KeptPlaces
-from livegnn.deployment.snapshots import Captured, EngineEntry, EnginePart
+from livegnn.deployment.snapshots import Captured, EngineEntry, EnginePart, Manifest
 from livegnn.deployment.temporal import joined, remade
-from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, UsageError
+from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, StoredStateInvalid, UsageError
 from livegnn.graph import Graph
 from livegnn.inference import Engine, storage
 from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
@@ -71,7 +71,6 @@ class _Replayed:
                 self._add(switch.name, *storage.swapped(switch))
             known = self.entries.get(switch.name, EngineEntry("", ""))
             self.entries[switch.name] = EngineEntry(note.model, note.configured or known.configured)
-
         if switch is not None and switch.kind == TEMPORAL_SWAP:
             if switch.name not in self.temporal:
                 self.temporal[switch.name] = joined(switch, self.graph)
@@ -155,14 +154,11 @@ def restored(data: Path, target: Path, *, version: int | None = None, time_ms: i
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"[restore] expected an empty folder {target}, got one with files; name another")
     with _opened(data, url) as log:
-        places = snapshots.listed(data)
-        if not places:
-            raise FileMissing(f"[restore] expected snapshots in {data}, got none; name a deployment's data folder")
-        first = _version_less_offset(places[0])
+        begin = _oldest_manifest(data)
+        oldest, first = begin.version, begin.version - begin.offset
         wanted = log.tail + first if version is None else version
         if time_ms is not None:
-            wanted = _version_at(log, time_ms, snapshots.check(places[0]).offset, first)
-        oldest = int(places[0].name)
+            wanted = _version_at(log, time_ms, begin.offset, first)
         if not oldest <= wanted <= log.tail + first:
             raise UsageError(
                 f"[restore] expected a version from {oldest} to {log.tail + first}, got {wanted}; name one of these"
@@ -177,9 +173,17 @@ def restored(data: Path, target: Path, *, version: int | None = None, time_ms: i
         return wanted
 
 
-def _version_less_offset(place: Path) -> int:
-    manifest = snapshots.check(place)
-    return manifest.version - manifest.offset
+def _oldest_manifest(data: Path) -> Manifest:
+    """Of the oldest snapshot that is sound. Raises: FileMissing without snapshots; StoredStateInvalid."""
+    places = snapshots.listed(data)
+    if not places:
+        raise FileMissing(f"[restore] expected snapshots in {data}, got none; name a deployment's data folder")
+    for place in places:
+        try:
+            return snapshots.check(place)
+        except StoredStateInvalid as error:
+            damage = error
+    raise damage
 
 
 def _version_at(log: UpdateLog, time_ms: int, begin: int, first: int) -> int:

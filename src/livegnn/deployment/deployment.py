@@ -150,7 +150,9 @@ class Deployment:
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         stored = {} if captured is None else captured.engines
         temporal = {} if captured is None else captured.temporal
-        self._recorded = {*stored, *temporal}  # engines whose model the history has
+        newest = snapshots.newest_manifest(self.data)  # not that of `captured` where a sink is behind
+        self._recorded = set() if newest is None else {*newest.engines, *newest.temporal}  # the history has their model
+        self._recorded_version = -1 if newest is None else newest.version
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
@@ -164,14 +166,23 @@ class Deployment:
         stack.callback(self.pipes.close)
         self.pipes.follow(self.hub, self.graph)
         self._attachment = stack.enter_context(self.log.attach(self.graph, at=offset))
-        self._committer = Committer(
-            self._attachment,
-            keys,
-            self._places,
-            group_updates_max=self.config.log.group_updates_max,
-            queue_updates_max=self.config.log.queue_updates_max,
-            followed=self._follow,
-        )
+        try:
+            self._committer = Committer(
+                self._attachment,
+                keys,
+                self._places,
+                group_updates_max=self.config.log.group_updates_max,
+                queue_updates_max=self.config.log.queue_updates_max,
+                followed=self._follow,
+            )
+        except UsageError as cause:
+            new = [name for name in self.consumers.engines if name not in self._recorded]
+            if not new:
+                raise
+            raise UsageError(
+                f"[start] expected {', '.join(new)}, new in the configuration, to take the log's entries since the "
+                f"snapshot, got: {cause}; start once without it, so that the end writes a newer snapshot, then with it"
+            ) from cause
         stack.callback(self._committer.close)
         if captured is not None:
             self._take_configured()
@@ -188,7 +199,7 @@ class Deployment:
         behind = self.pipes.oldest_position
         if behind is not None and any(int(one.name) <= behind for one in snapshots.listed(self.data)):
             with suppress(StoredStateInvalid):
-                found = snapshots.newest(self.data, up_to=behind)
+                found = snapshots.newest(self.data, up_to=behind, set_aside=True)
                 if found is not None:
                     return found
         return snapshots.newest(self.data, set_aside=True)
@@ -217,14 +228,18 @@ class Deployment:
         """After an entry that the log had more than the graph."""
         if (use := self.consumers.temporal.get(note.engine)) is not None:
             use.key, use.configured = note.model, note.configured or use.configured
-            self._recorded.add(note.engine)
+            self._note_recorded(note.engine)
         if entry.switch is not None and entry.switch.kind == "swap" and self.consumers.is_aside(note.engine):
             self.consumers.revive(note.engine, *storage.swapped(entry.switch))
         if note.engine in self.consumers.engines:
             self.consumers.note_key(self.consumers.engines[note.engine].model, note.model)
             self.consumers.configured[note.engine] = note.configured or self.consumers.configured[note.engine]
-            self._recorded.add(note.engine)
+            self._note_recorded(note.engine)
             self.hub.switched(note.engine)
+
+    def _note_recorded(self, name: str) -> None:
+        if self.graph.version > self._recorded_version:  # else it may be gone again in the newest snapshot
+            self._recorded.add(name)
 
     def _take_configured(self) -> None:
         """What the configuration says anew of an engine's model, and engines that are new in it, become entries."""
@@ -306,31 +321,37 @@ class Deployment:
     def _swap(self, name: str, key: ModelKey, configured: str = "") -> int:
         if name in self.consumers.temporal:
             use, trained = self.consumers.temporal[name], temporal_model(self.registry, key)[0]
-            version = self._committer.switch(lambda: use.engine.swap(trained), name, str(key), configured)
-            use.key, use.configured = str(key), configured or use.configured
-            return version
-        model = self.registry.load(key)
-        self.consumers.note_key(model, str(key))
+            with self.graph.host.lock:  # a snapshot has the model and its key, or neither
+                version = self._committer.switch(lambda: use.engine.swap(trained), name, str(key), configured)
+                use.key, use.configured = str(key), configured or use.configured
+        else:
+            model = self.registry.load(key)
+            self.consumers.note_key(model, str(key))
+            with self.graph.host.lock:  # nor is a shadow back in a batch, or in a snapshot, before its entry
+                version = self._swap_engine(name, model, key, configured)
+        emit("swap", f"[swap] {name}: {key} from version {version} on", engine=name, model=str(key), version=version)
+        return version
+
+    def _swap_engine(self, name: str, model: Model, key: ModelKey, configured: str) -> int:
         is_aside = self.consumers.is_aside(name)
         engine = self.consumers.revive(name, model) if is_aside else self.engine(name)
-        switching = self._switching(name, lambda: engine.swap(model))
         try:
+            switching = self._switching(name, lambda: engine.swap(model))
             version = self._committer.switch(switching, name, str(key), configured)
         except LiveGnnError as error:
-            if is_aside:  # the history does not have it
-                with self.graph.host.lock:
-                    self.consumers.set_aside(name, str(error))
+            if is_aside and not self.consumers.is_aside(name):  # the history does not have it
+                self.consumers.set_aside(name, str(error))
             raise
         self.consumers.configured[name] = configured or self.consumers.configured[name]
-        emit("swap", f"[swap] {name}: {key} from version {version} on", engine=name, model=str(key), version=version)
         return version
 
     def _publish(self, name: str, model: TemporalModel, report: RoundReport) -> None:
         """Of a round of training: the model and its memory become an entry of the log."""
         use, memory = self.consumers.temporal[name], None if model.memory is None else model.memory.state()
         key = f"round {report.round} of {name}"
-        self._committer.switch(lambda: use.engine.swap(model, memory=memory, upto=report.version), name, key)
-        use.key = key
+        with self.graph.host.lock:
+            self._committer.switch(lambda: use.engine.swap(model, memory=memory, upto=report.version), name, key)
+            use.key = key
 
     def _switching(self, engine: str, work: Callable[[], object]) -> Callable[[], None]:
         """Work that makes an engine's every row another one, and says so to those who follow it."""

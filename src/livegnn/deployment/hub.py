@@ -253,6 +253,7 @@ class Hub:
         self.config = config
         self.subscribers = self.missed = 0
         self._listeners: tuple[Callable[[], object], ...] = ()
+        self._listening = threading.Lock()  # of those who change them
         self._engines, self._reference = engines, reference
         self._recorders: dict[str, ChangeRecorder] = {}
         for name in engines:
@@ -290,11 +291,13 @@ class Hub:
 
     def listen(self, listener: Callable[[], object]) -> None:
         """Calls listener() in the applying thread after a version that is recorded. It must return at once."""
-        self._listeners = (*self._listeners, listener)
+        with self._listening:
+            self._listeners = (*self._listeners, listener)
 
     def unlisten(self, listener: Callable[[], object]) -> None:
         """Ends that."""
-        self._listeners = tuple(each for each in self._listeners if each != listener)
+        with self._listening:
+            self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def _notify(self) -> None:
         for listener in self._listeners:

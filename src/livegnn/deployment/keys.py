@@ -77,6 +77,7 @@ class KeptKeys:
     def restore(self, rows: Iterable[KeptRow]) -> None:
         """Adds what rows() gave."""
         for row in rows:
+            self._kept.pop(row.key, None)  # one that comes again is the newest
             self._kept[row.key] = row
         while len(self._kept) > self._count_max:
             self._kept.popitem(last=False)

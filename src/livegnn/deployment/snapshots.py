@@ -242,6 +242,14 @@ def manifest_of(place: Path) -> Manifest:
     return found
 
 
+def newest_manifest(data: Path) -> Manifest | None:
+    """Of the newest snapshot whose manifest can be read; its other files are not looked at."""
+    for place in reversed(listed(data)):
+        with contextlib.suppress(LiveGnnError):
+            return manifest_of(place)
+    return None
+
+
 def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:

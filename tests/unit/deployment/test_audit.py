@@ -11,7 +11,7 @@ import pytest
 import livegnn as lg
 from livegnn.deployment import audit, snapshots
 from livegnn.deployment.registry import Registry
-from livegnn.errors import FileMissing, UsageError
+from livegnn.errors import FileMissing, StoredStateInvalid, UsageError
 from tests.unit.deployment.world import abandon, deployment, edge, model, prepared
 
 
@@ -139,3 +139,23 @@ def test_what_is_not_there_is_refused(place):
         audit.restored(place / "data", place / "models", version=1)
     with deployment(place), pytest.raises(UsageError, match="another has open"):
         audit.verify(place / "data")
+
+
+def test_a_key_that_comes_again_after_it_was_forgotten_is_the_newest(place):
+    with deployment(place, log={"keys_max": 2}) as one:
+        for key in "abca":
+            assert not one.apply(edge(1, 2), key=key).repeated
+    assert not faults(place)
+
+
+def test_a_damaged_snapshot_that_is_not_needed_does_not_stop_a_restore(place):
+    history(place)
+    oldest = snapshots.listed(place / "data")[0]
+    (oldest / "keys.json").write_bytes(b"[")
+    assert audit.restored(place / "data", place / "then", version=8) == 8
+    with pytest.raises(UsageError, match="expected a version from 5 to 11, got 3"):
+        audit.restored(place / "data", place / "before", version=3)
+    for each in snapshots.listed(place / "data"):
+        (each / "keys.json").write_bytes(b"[")
+    with pytest.raises(StoredStateInvalid, match=r"keys\.json as it was written"):
+        audit.restored(place / "data", place / "none", version=8)

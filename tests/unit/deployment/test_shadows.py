@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 import livegnn as lg
 from livegnn.deployment import Registry, audit
-from livegnn.errors import RangeOverflow
+from livegnn.errors import RangeOverflow, UsageError
 from tests.unit.deployment.world import abandon, deployment, edge, prepared
 
 COLUMN = 3  # which the served model does not read
@@ -34,9 +36,9 @@ def world(place, mode="eager", **more):
     return deployment(place, engine=[{"name": "scores", "model": "served", "shadow": "next/1", "mode": mode}], **more)
 
 
-def large(vertex=5):
+def large(vertex=5, value=LARGE):
     row = np.zeros(4, np.float32)
-    row[COLUMN] = LARGE
+    row[COLUMN] = value
     updates = lg.Updates()
     updates.set_features(vertex, row)
     return updates
@@ -154,3 +156,66 @@ def test_a_swap_that_fails_leaves_it_aside(place, monkeypatch):
         assert "scores.shadow" not in one.engines
         assert one.shadows["scores"].refusal
         one.apply(edge(1, 2))
+
+
+def test_it_is_back_with_its_entry_and_not_before(place, monkeypatch):
+    with world(place) as one:
+        one.apply(large())
+        switch, found = one._committer.switch, []
+
+        def watched(*args, **options):
+            other = threading.Thread(target=tried)
+            other.start()
+            other.join()
+            return switch(*args, **options)
+
+        def tried():
+            lock = one.graph.host.lock
+            found.append(lock.acquire(blocking=False))
+            if found[-1]:
+                lock.release()
+
+        monkeypatch.setattr(one._committer, "switch", watched)
+        one.swap("scores.shadow", "next/2")
+        assert found == [False]  # no batch, and no snapshot, comes in between
+        assert one.shadows["scores"].refusal == ""
+
+
+def test_a_batch_of_the_log_that_it_refuses_again_leaves_it_aside(place, monkeypatch):
+    with world(place) as one:
+        one.apply(large())
+
+        def behind(*args, **options):
+            one.graph.apply(large(6, 1e20))  # what the log had more
+            raise lg.errors.LogUnavailable("[append] expected a disk, got none; try again")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one._committer, "switch", behind)
+            with pytest.raises(lg.errors.LogUnavailable):
+                one.swap("scores.shadow", "next/1")
+        assert one.shadows["scores"].refusal.startswith("version 2: [")
+        one.swap("scores.shadow", "next/2")
+        assert one.shadows["scores"].refusal == ""
+
+
+def test_one_that_is_back_is_explained_anew(place):
+    with world(place) as one:
+        assert one.explanations.of("scores.shadow", 2).recorded_since == 0
+        one.apply(large())
+        one.swap("scores.shadow", "next/2")
+        assert one.explanations.of("scores.shadow", 2).recorded_since == 2
+        one.apply(edge(1, 2))
+        assert one.explanations.of("scores.shadow", 2).change.version == 3
+
+
+def test_a_new_engine_that_the_logs_tail_does_not_fit_says_how_it_comes_in(place):
+    served, late = {"name": "scores", "model": "served"}, {"name": "late", "model": "next/1"}
+    one = deployment(place, engine=[served]).start()
+    one.apply(large())
+    abandon(one)
+    with pytest.raises(UsageError, match="expected late, new in the configuration"):
+        deployment(place, engine=[served, late]).start()
+    with deployment(place, engine=[served]):
+        pass
+    with deployment(place, engine=[served, late]) as again:
+        again.engine("late").verify()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,7 +14,9 @@ import pytest
 
 pytest.importorskip("msgspec")
 
+from livegnn.deployment import audit
 from livegnn.deployment.filters import ChangeFilter
+from livegnn.deployment.pipes import pipes
 from tests.brokers import MockKafka, NatsServer
 from tests.unit.deployment.world import abandon, edge
 from tests.unit.pipes.flowing import EDGE, flowing, pairs, run_dry, until
@@ -124,6 +127,36 @@ def test_what_was_not_delivered_comes_after_a_crash(tmp_path, hook):
     assert by_version(hook.events) == wanted | wanted_later
 
 
+def test_an_engine_that_went_and_came_while_a_sink_was_behind_is_back_by_an_entry(tmp_path, hook, monkeypatch):
+    monkeypatch.setattr(pipes, "DRAIN_S", 0.1)
+    both = [{"name": "scores", "model": "fraud"}, {"name": "late", "model": "fraud"}]
+    sink = {"name": "t", "kind": "webhook", "url": hook.url, "engine": "scores", "retry_ms_max": 50}
+    hook.failures += [500] * 10**6
+    for engines, tail in ((both, 1), (both[:1], 2), (both, 4), (both, 5)):
+        with flowing(tmp_path, sinks=[sink], snapshots={"keep": 9}, engine=engines) as one:
+            one.apply(edge(1, 2))
+            assert one.log.tail == tail
+            assert one.pipes.sinks[0].version == 0
+    assert not [each for each in audit.verify(tmp_path / "data") if each.fault]
+
+
+def test_one_that_is_ahead_of_a_history_that_was_put_back_misses_nothing_of_what_comes(tmp_path, hook, caplog):
+    sink = {"name": "t", "kind": "webhook", "url": hook.url}
+    with flowing(tmp_path, sinks=[sink]) as one:
+        expected(one, 6)
+        assert one.pipes.drain(60)
+    for each in (tmp_path / "data").iterdir():  # an older copy, without what the sinks know
+        if each.name != "sinks":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    hook.taken.clear()
+    with flowing(tmp_path, sinks=[sink]) as one:
+        assert "expected version 0 or before, got version 6" in caplog.text
+        wanted = expected(one, 3)
+        assert one.pipes.drain(60)
+        assert one.pipes.sinks[0].version == 3
+    assert by_version(hook.events) == wanted
+
+
 def test_one_that_falls_behind_the_ring_is_given_a_missed(tmp_path, hook):
     sink = {"name": "t", "kind": "webhook", "url": hook.url, "retry_ms_max": 50}
     hook.failures += [500] * 10**6
@@ -164,6 +197,19 @@ def test_files_of_parquet_have_each_change_once(tmp_path):
 
 
 # ---- brokers
+
+
+def test_a_source_that_becomes_one_of_another_kind_begins_there(tmp_path):
+    (tmp_path / "a.csv").write_text("from,to\n1,2\n3,4\n")
+    with flowing(tmp_path, [{"name": "s", "kind": "csv", "path": str(tmp_path / "a.csv"), "update": [EDGE]}]) as one:
+        assert run_dry(one)["s"].life == "ended"
+    kafka = MockKafka()
+    source = {"name": "s", "kind": "kafka", "url": kafka.url("incoming"), "update": [EDGE]}
+    kafka.client.produce("incoming", b'{"from": 5, "to": 6}')
+    kafka.client.flush(20)
+    with flowing(tmp_path, [source]) as one:
+        assert run_dry(one)["s"].life == "ended"
+        assert pairs(one) == [(1, 2), (3, 4), (5, 6)]
 
 
 def test_kafka_in_and_out(tmp_path):

@@ -35,7 +35,11 @@ class KafkaReader:
         servers, self._topic = _place_of(config.url)
         self._secrets = Secrets(servers, config.options)
         self._begin, self._once = config.begin, once
-        self._positions: dict[int, int] = {int(part): offset for part, offset in place.items()}
+        self._positions: dict[int, int] = {
+            int(part): offset
+            for part, offset in place.items()
+            if part.isdecimal()  # others are of another kind
+        }
         self._assigned: set[int] = set()
         self._ends: dict[int, int] = {}
         self._down_since: float | None = None
@@ -53,7 +57,7 @@ class KafkaReader:
             }
         )
         try:
-            self._assign(first=not place)
+            self._assign(first=not self._positions)
         except BaseException:
             self._consumer.close()
             raise

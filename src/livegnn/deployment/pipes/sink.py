@@ -115,8 +115,12 @@ class SinkRunner(PipeThread):
         return SinkState(self.name, self._config.kind, self.life, self.error, *counts, version, lag)
 
     def begin(self, version: int) -> None:
-        """Starts, at its own position, or at this version where it is new."""
-        if self._position.version is None:
+        """Starts, at its own position, or at this version where it is new, or stands where the history has not come."""
+        before = self._position.version
+        if before is not None and before > version:  # of a history that was put back, or has lost its end
+            text = "[sink %s] expected version %d or before, got version %d; what changes from now on is delivered"
+            _log.warning(text, self.name, version, before)
+        if before is None or before > version:
             self._position.move(version, at_once=True)
         self._hub.listen(self._woken.set)
         self.start()

@@ -7,7 +7,6 @@ import time
 from msgspec import Struct
 
 from livegnn.deployment import Deployment
-from livegnn.deployment.consumers import SHADOW_SUFFIX
 from livegnn.graph import Graph
 from livegnn.models.model import Model
 from livegnn.serve.service.metrics import memory_by_part, snapshot_age_s
@@ -138,7 +137,7 @@ class StatsDesk:
         self._deployment, self.windows = deployment, windows
         self._sizes: dict[str, int] = {}
         self._sizes_at = self._most_at = -_SIZES_S
-        self._most: dict[str, list[MovedStats] | None] = dict.fromkeys(deployment.engines)
+        self._most: dict[str, list[MovedStats] | None] = dict.fromkeys(_served(deployment))
         self._snapshot = (-1, 0.0)
 
     def is_due(self) -> bool:
@@ -183,7 +182,7 @@ class StatsDesk:
                 deployment.snapshot_version, snapshot_age_s(deployment), max(0, version - deployment.snapshot_version)
             ),
             graph=_graph(deployment.graph),
-            engines=[self._engine(name) for name in deployment.engines if name not in _shadows(deployment)],
+            engines=[self._engine(name) for name in _served(deployment)],
             memory=self._sizes,
             connections=traffic.connections,
             subscribers=hub.subscribers,
@@ -195,9 +194,10 @@ class StatsDesk:
         deployment = self._deployment
         engine, shadow = deployment.engine(name), None
         if name in deployment.shadows:
-            found = deployment.shadows[name].disagreement
+            compared = deployment.shadows[name]
+            found = compared.disagreement
             newest = [(vertex, *pair) for vertex, pair in reversed(found.newest.items())][:_DIFFERING]
-            reference = deployment.key_of(deployment.engine(name + SHADOW_SUFFIX).model)
+            reference = deployment.key_of(compared.shadow.model)  # also of one that was set aside
             shadow = ShadowStats(reference, found.compared, found.differing, newest)
         model = engine.model
         return EngineStats(
@@ -213,8 +213,9 @@ class StatsDesk:
         )
 
 
-def _shadows(deployment: Deployment) -> set[str]:
-    return {name + SHADOW_SUFFIX for name in deployment.shadows}
+def _served(deployment: Deployment) -> list[str]:
+    """The engines that are no shadows, which come and go."""
+    return [one.name for one in deployment.config.engine]
 
 
 def _width(model: Model) -> int:
