@@ -40,7 +40,7 @@ class OldRows(NamedTuple):
 
 
 class InEdges(NamedTuple):
-    """Edges into one vertex: slots of the sources, ids, weights, codes of types."""
+    """Edges whose messages come to one vertex: slots of the senders, ids, weights, codes of types."""
 
     src: Int64Array
     ids: Int64Array
@@ -70,12 +70,12 @@ class InEdges(NamedTuple):
         )
 
 
-def edges_of(columns: Mapping[str, AnyArray]) -> InEdges:
-    """From the store's columns."""
+def edges_of(columns: Mapping[str, AnyArray], sender: str = "src") -> InEdges:
+    """From the store's columns. sender: which end sends, "src" or "dst"."""
     count = len(columns["id"])
     weights = columns["weight"] if "weight" in columns else np.ones(count, np.float32)
     types = columns["type"] if "type" in columns else np.zeros(count, np.int32)
-    return InEdges(columns["src"].astype(np.int64), columns["id"], weights, types)
+    return InEdges(columns[sender].astype(np.int64), columns["id"], weights, types)
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,12 @@ class VersionRecord:
         size += sum(column.nbytes for columns in edges.values() for column in columns.values()) + 2048
         return cls(version, tables, contexts, edges, changed, gone, size)
 
-    def edges_into(self, slot: int, kind: str) -> dict[str, AnyArray]:
-        """Those of its edges that lead to a slot."""
+    def edges_into(self, slot: int, kind: str, against: bool = False) -> dict[str, AnyArray]:
+        """Those of its edges whose messages lead to a slot. against: they go from dst to src."""
         columns = self.edges[kind]
+        if against:
+            here = columns["src"] == slot
+            return {name: column[here] for name, column in columns.items()}
         first, last = np.searchsorted(columns["dst"], (slot, slot + 1))
         return {name: column[first:last] for name, column in columns.items()}
 
@@ -153,18 +156,19 @@ class Moment:
                 record.contexts[context].put_back(slots, pairs)
         return pairs
 
-    def in_edges(self, slot: int) -> InEdges:
-        """The edges into a slot."""
+    def edges_into(self, slot: int, against: bool = False) -> InEdges:
+        """The edges whose messages lead to a slot. against: they go from dst to src."""
+        sender = "dst" if against else "src"
         try:
-            found = edges_of(self._store.in_neighbours(slot))
+            found = edges_of(self._store.out_neighbours(slot) if against else self._store.in_neighbours(slot), sender)
         except VertexUnknown:  # it was removed since
             found = _none()
         for record in reversed(self._later):
-            reweighted = record.edges_into(slot, "reweighted")
+            reweighted = record.edges_into(slot, "reweighted", against)
             if len(reweighted["id"]):
-                found = _with_weights(found, edges_of(reweighted))
-            found = found.without(edges_of(record.edges_into(slot, "added")))
-            removed = edges_of(record.edges_into(slot, "removed"))
+                found = _with_weights(found, edges_of(reweighted, sender))
+            found = found.without(edges_of(record.edges_into(slot, "added", against), sender))
+            removed = edges_of(record.edges_into(slot, "removed", against), sender)
             found = found.and_also(removed) if len(removed.ids) else found
         order = np.lexsort((found.src, found.ids))
         return found.chosen(order)

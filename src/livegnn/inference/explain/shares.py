@@ -87,7 +87,7 @@ def shares_of(made: Aggregation, moment: Moment, slot: int, scales: list[list[in
 
 
 def _counted(made: Aggregation, moment: Moment, slot: int) -> InEdges:
-    found = moment.in_edges(slot)
+    found = moment.edges_into(slot, made.reversed)
     keep = np.ones(len(found.ids), np.bool_)
     if made.skips_loops:
         keep &= found.src != slot
