@@ -20,7 +20,7 @@ class Explanations:
 
     def __init__(self, engines: Mapping[str, Engine], config: ExplainConfig) -> None:
         self._engines, self._config = engines, config
-        self._kept: dict[str, MessageHistory | None] = {}
+        self._kept: dict[str, tuple[Engine, MessageHistory | None]] = {}  # a shadow that is back is another engine
         if config.record == "always":
             for name in engines:
                 self._begin(name)
@@ -31,26 +31,27 @@ class Explanations:
         with found.graph.host.lock:
             if self._config.record != "never":
                 self._begin(name)
-            return found.contributions(vertex, **how)
+            return found.contributions(vertex, edges_max=self._config.edges_max, **how)
 
     def _begin(self, name: str) -> None:
-        if name in self._kept:
+        engine = self._engines[name]
+        if name in self._kept and self._kept[name][0] is engine:
             return
         try:
-            kept = self._engines[name].keep_messages(self._config.keep_versions, self._config.keep_bytes)
+            kept = engine.keep_messages(self._config.keep_versions, self._config.keep_bytes)
         except (UsageError, ModelError) as error:  # its changes are not explained, and the answer says so
             _log.info("[explain] engine %s keeps no messages: %s", name, error)
             kept = None
-        self._kept[name] = kept
+        self._kept[name] = engine, kept
 
     @property
     def bytes(self) -> int:
         """Of what is kept."""
-        return sum(kept.bytes for kept in self._kept.values() if kept is not None)
+        return sum(kept.bytes for _, kept in self._kept.values() if kept is not None)
 
     def close(self) -> None:
         """Keeps no more."""
-        for kept in self._kept.values():
+        for _, kept in self._kept.values():
             try:
                 if kept is not None:
                     kept.close()
