@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,12 @@ class Edges:
         self.src, self.dst, self.ids = found["src"], found["dst"], found["id"]
         self.weight = found["weight"].astype(np.float64) if "weight" in found else np.ones(len(self.src))
         self.types = found.get("type", np.zeros(len(self.src), np.int32))
+
+    def turned(self):
+        """As if every edge (u, v) were (v, u)."""
+        found = copy(self)
+        found.src, found.dst = self.dst, self.src
+        return found
 
     def into(self, v):
         return np.flatnonzero(self.dst == v)
@@ -87,6 +95,11 @@ def median(rows):
     return np.sort(rows, axis=0)[(len(rows) - 1) // 2]
 
 
+def against(shares):
+    """The same with messages from an edge's dst to its src."""
+    return lambda edges, h, v: shares(edges.turned(), h, v)
+
+
 GAT = lg.layers.GAT(normal(2, OUTPUT, HIDDEN), normal(3, 2, 2), normal(4, 2, 2))
 PLAIN, ROOT = normal(2, OUTPUT, HIDDEN), normal(5, OUTPUT, HIDDEN)
 FAMILIES = {
@@ -104,6 +117,9 @@ FAMILIES = {
     "gat": (GAT, gat_shares),
     "rgcn": (lg.layers.RGCN(normal(2, TYPES, OUTPUT, HIDDEN)), rgcn_shares),
 }
+FAMILIES |= {
+    f"{name}_against": (lg.layers.Reversed([made]), against(shares)) for name, (made, shares) in FAMILIES.items()
+}
 FIRST = {  # layers before: of the same family, so that with hops=2 it is explained, too
     "gat": lg.layers.GAT(normal(1, HIDDEN, INPUT), normal(6, 2, 3), normal(7, 2, 3), activation="elu"),
     "max": lg.layers.SAGE(normal(1, HIDDEN, INPUT), aggregate="max", activation="relu"),
@@ -112,7 +128,9 @@ FIRST = {  # layers before: of the same family, so that with hops=2 it is explai
 
 
 def first_layer(name):
-    return FIRST.get(name, lg.layers.GCN(normal(1, HIDDEN, INPUT), activation="relu"))
+    family = name.removesuffix("_against")
+    made = FIRST.get(family, lg.layers.GCN(normal(1, HIDDEN, INPUT), activation="relu"))
+    return made if family == name else lg.layers.Reversed([made])
 
 
 def model_of(name):

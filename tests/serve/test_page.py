@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import httpx
@@ -350,6 +350,31 @@ def test_what_if_says_what_the_api_says(browser, world):
         seen.page.click("#whatif .strong")
         seen.until("() => document.querySelector('.refusal')?.textContent.includes('5000')")
     assert live.version == version
+
+
+def test_ids_beyond_what_a_float_holds_are_not_rounded(browser, tmp_path):
+    first, second = 2**60 + 1, 2**60 + 3  # one float for both
+
+    def graph():
+        return lg.Graph(np.eye(3, 4, dtype=np.float32), [second], [first], ids=np.array([first, second, 5]))
+
+    prepared(tmp_path)
+    with ExitStack() as stack:
+        live = stack.enter_context(deployment(tmp_path, graph))
+        url = stack.enter_context(background_app(service(live), for_others=False))
+        with Seen(browser, url, place=f"#vertex={first}") as seen:
+            shows(seen, first)
+            assert set(near_rows(seen)) == {str(second)}
+            seen.page.click("#near-rows .vertex")
+            shows(seen, second)
+            assert set(near_rows(seen)) == set()
+            seen.page.fill("#whatif-ids", f"{first}, {second}")
+            seen.page.select_option("#updates [name=op]", "add_edge")
+            seen.page.fill("#updates [name=u]", str(first))
+            seen.page.fill("#updates [name=v]", str(second))
+            seen.page.click("#whatif .strong")
+            seen.until("() => document.querySelectorAll('.what-list li').length === 2")
+            assert [row[0] for row in seen.cells(".what-list li")] == [str(first), str(second)]
 
 
 def test_engines_are_chosen_by_name(browser, world):

@@ -7,6 +7,8 @@ import pytest
 
 import livegnn as lg
 from livegnn.deployment import Registry
+from livegnn.deployment.config_explain import ExplainConfig
+from livegnn.deployment.explanations import Explanations
 from livegnn.serve.service.app import service
 from tests.serve.client import Client
 from tests.unit.deployment.world import deployment, edge, prepared
@@ -124,6 +126,8 @@ def test_text_ids_with_any_sign_are_found(tmp_path):
         ("/v1/explain/2?hops=3", 422, "ValueInvalid"),
         ("/v1/explain/2?column=9", 422, "ValueInvalid"),
         ("/v1/explain/2?limit=0", 400, "QueryInvalid"),
+        ("/v1/explain/2?limit=10001", 400, "QueryInvalid"),
+        ("/v1/explain/2?limit=101&hops=2", 400, "QueryInvalid"),
         ("/v1/explain/2?at_least=-1", 400, "QueryInvalid"),
         ("/v1/explain/2?at_least=9&timeout_ms=1", 504, "VersionPending"),
         ("/v1/explain/2?engine=none", 409, "UsageError"),
@@ -132,6 +136,27 @@ def test_text_ids_with_any_sign_are_found(tmp_path):
 )
 def test_what_cannot_be_explained_is_refused(client, path, status, kind):
     assert said(client.get(path), status)["error"]["kind"] == kind
+
+
+def test_an_answer_that_reads_too_much_is_refused(tmp_path):
+    with deployment(prepared(tmp_path), explain={"edges_max": 5}) as live:
+        error = said(Client(service(live)).get("/v1/explain/2?hops=2"), 409)["error"]
+        assert error["kind"] == "UsageError"
+        assert "edges_max" in error["message"]
+
+
+def test_an_engine_in_place_of_another_is_recorded_anew(live):
+    engine = live.engine("scores")
+    engines = {"scores": engine}
+    kept = Explanations(engines, ExplainConfig())
+    kept.of("scores", 2)
+    engines["scores"] = other = lg.Engine(engine.model, engine.graph)  # as a shadow that is back
+    kept.of("scores", 2)
+    live.apply(edge(4, 2))
+    assert kept.of("scores", 2).change.version == 1
+    assert kept.bytes > 0
+    kept.close()
+    other.close()
 
 
 def test_the_openapi_document_has_the_route(client):

@@ -192,6 +192,25 @@ def test_a_bad_request_is_refused_and_changes_nothing(live, client, path, docume
     assert (live.version, live.engine("scores").state_digest()) == (0, digest)
 
 
+@pytest.mark.parametrize("path", ["/page", "/schema", "/openapi.yaml", "/nothing"])
+def test_an_unknown_path_is_refused_in_the_envelope(client, path):
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = client.request(method, path)
+        assert answer.headers["content-type"] == "application/json"
+        assert kind(answer, 404) == "RouteUnknown"
+
+
+@pytest.mark.parametrize("path", ["/", "/page/main.js"])
+def test_the_page_has_get_and_head(client, path):
+    got = client.get(path)
+    asked = client.request("HEAD", path)
+    assert (asked.status_code, dict(asked.headers)) == (200, dict(got.headers))
+    for method in ("POST", "PUT", "OPTIONS", "DELETE"):
+        refused = client.request(method, path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+    assert set(client.request("POST", "/v1/stats").headers["allow"].split(", ")) == {"GET", "OPTIONS"}
+
+
 def test_limits(live):
     client = Client(service(live, limits=Limits(body_bytes_max=100, updates_max=2)))
     assert kind(client.post("/v1/updates", b" " * 101), 413) == "BodyTooLarge"

@@ -15,3 +15,4 @@ class ExplainConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     record: Literal["asked", "always", "never"] = "asked"
     keep_versions: _Positive = 1000  # of each engine
     keep_bytes: _Positive = 1 << 26  # of each engine
+    edges_max: _Positive = 300_000  # that one answer reads, while batches wait

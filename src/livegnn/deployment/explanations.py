@@ -20,7 +20,7 @@ class Explanations:
 
     def __init__(self, engines: Mapping[str, Engine], config: ExplainConfig) -> None:
         self._engines, self._config = engines, config
-        self._kept: dict[str, tuple[Engine, MessageHistory | None]] = {}
+        self._kept: dict[str, tuple[Engine, MessageHistory | None]] = {}  # a shadow that is back is another engine
         if config.record == "always":
             for name in engines:
                 self._begin(name)
@@ -31,11 +31,11 @@ class Explanations:
         with found.graph.host.lock:
             if self._config.record != "never":
                 self._begin(name)
-            return found.contributions(vertex, **how)
+            return found.contributions(vertex, edges_max=self._config.edges_max, **how)
 
     def _begin(self, name: str) -> None:
         engine = self._engines[name]
-        if name in self._kept and self._kept[name][0] is engine:  # a shadow that is back is another one
+        if name in self._kept and self._kept[name][0] is engine:
             return
         try:
             kept = engine.keep_messages(self._config.keep_versions, self._config.keep_bytes)

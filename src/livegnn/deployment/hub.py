@@ -229,8 +229,8 @@ class ChangeRecorder:
         if self._native is not self.engine.native:  # it has another model or other scales
             self.switched()
         elif version != self.ring.head + 1:
-            self.ring.restart(version, "fault")
             _log.error("[changes] expected version %d next, got %d", self.ring.head + 1, version)
+            self.ring.restart(version, "fault")
         elif (moves := changes.take_moves()) is None:
             self.ring.restart(version, "size")
         else:

@@ -32,7 +32,7 @@ def moved_rows(engine: Engine, moves: Moves, batch: list[VertexChange]) -> Itera
     rows = MovedRows(slots, before, after, is_new.view(np.bool_), np.zeros(len(slots), np.bool_))
     gone: list[_Key] = []
     if batch:
-        rows, gone = _by_id(rows, live, batch)
+        rows, live, gone = _by_id(engine, rows, live, batch)
     graph, types = engine.graph, engine.graph.vertex_types
     ids = rows.ids[:live] if graph.host.ids_are_slots else graph.to_external(rows.ids[:live])
     if types is None:
@@ -51,18 +51,22 @@ def moved_rows(engine: Engine, moves: Moves, batch: list[VertexChange]) -> Itera
         yield types[code], part._replace(before=cut(part.before, width), after=cut(part.after, width))
 
 
-def _by_id(rows: MovedRows, live: int, batch: list[VertexChange]) -> tuple[MovedRows, list[_Key]]:
-    """Rows of ids in place of rows of slots: the live ones, then those of ids that are gone, and these ids."""
+def _by_id(engine: Engine, rows: MovedRows, live: int, batch: list[VertexChange]) -> tuple[MovedRows, int, list[_Key]]:
+    """Rows of ids in place of rows of slots: the live ones, how many they are, then those of ids that are gone, and
+    these ids.
+    """
     was: dict[_Key, int | None] = {}  # slots before and after the batch, of the ids that it names
     now: dict[_Key, int | None] = {}
     for one in batch:
         key = (one.code, one.id)
         was.setdefault(key, None if one.adds else one.slot)
         now[key] = one.slot if one.adds else None
+    named = {slot for key in was if was[key] != now[key] for slot in (was[key], now[key]) if slot is not None}
+    rows, live = _with_unmoved(engine, rows, live, np.array(sorted(named), np.int64))
     place = {slot: at for at, slot in enumerate(rows.ids.tolist())}
     before, is_new = rows.before[:live].copy(), rows.is_new[:live].copy()
     for key, slot in now.items():
-        if slot is not None:
+        if slot in place:  # else the id came back to its slot, to the same row
             at, old = place[slot], was[key]
             is_new[at] = old is None
             before[at] = 0 if old is None else rows.before[place[old]]
@@ -75,7 +79,18 @@ def _by_id(rows: MovedRows, live: int, batch: list[VertexChange]) -> tuple[Moved
         np.concatenate([is_new, np.zeros(len(left), np.bool_)]),
         np.arange(live + len(left)) >= live,
     )
-    return found, [key for key, _ in left]
+    return found, live, [key for key, _ in left]
+
+
+def _with_unmoved(engine: Engine, rows: MovedRows, live: int, slots: Int64Array) -> tuple[MovedRows, int]:
+    """With the rows of slots that went from one id to another and kept the same bits, which is no move of a row."""
+    missing = np.setdiff1d(slots, rows.ids)
+    if not len(missing):
+        return rows, live
+    kept, none = engine.native.read(missing), np.zeros(len(missing), np.bool_)
+    more = MovedRows(missing, kept, kept, none, none)
+    parts = [(each[:live], extra, each[live:]) for each, extra in zip(rows, more, strict=True)]
+    return MovedRows(*map(np.concatenate, parts)), live + len(missing)
 
 
 def _with(ids: AnyArray, gone: list[Any]) -> AnyArray:

@@ -181,3 +181,17 @@ def test_a_batch_that_is_refused_and_a_what_if_leave_no_trace():
     engine.apply(edge(6, 4))
     (change,) = engine.contributions(4).change.aggregations
     assert [u for w, u in zip(change.why, change.vertices.tolist(), strict=True) if w == ("added",)] == [6]
+
+
+def test_an_answer_reads_no_more_edges_than_it_may():
+    graph = plain()
+    engine = lg.Engine(two_layers(), graph)
+    engine.keep_messages()
+    engine.apply(edge(3, 4))
+    count = int((graph.edges()["dst"] == 4).sum())
+    reads = count + (count - 1) + count  # now, before and after
+    assert len(engine.contributions(4, edges_max=reads).aggregations[0]) == count
+    with pytest.raises(UsageError, match=f"up to {reads - 1} edges"):
+        engine.contributions(4, edges_max=reads - 1)
+    with pytest.raises(UsageError, match=f"up to {reads} edges"):
+        engine.contributions(4, hops=2, edges_max=reads)

@@ -25,7 +25,7 @@ from livegnn.inference.explain.contributions import (
 from livegnn.inference.explain.history import MessageHistory
 from livegnn.inference.explain.layout import Aggregation, ModelLayout
 from livegnn.inference.explain.linear import linear_part, logits
-from livegnn.inference.explain.moments import Moment
+from livegnn.inference.explain.moments import EdgeBudget, Moment
 from livegnn.inference.explain.shares import Shares, shares_of
 from livegnn.inference.predict import predictions
 from livegnn.models.model import Model
@@ -54,6 +54,7 @@ class Explained:
         column: int | None = None,
         hops: int = 1,
         limit: int = 100,
+        edges_max: int | None = None,
     ) -> Contributions:
         """Which in-neighbours' messages the vertex's output is made of, and which of them moved it last.
 
@@ -63,6 +64,8 @@ class Explained:
         Args:    column: of the output, for scores; unless given the predicted class, 0 where there is one column.
                  hops: 2 adds the shares of the in-neighbours one layer before.
                  limit: of in-neighbours for which hops=2 does so, those with the largest scores.
+                 edges_max: refuses an answer that reads more edges. An edge counts once for each moment of each
+                 aggregation that reads it.
         Raises:  VertexUnknown; ModelUnsupported naming an aggregation that is known in no parts; UsageError for a state
                  or strategy that keeps no messages, and in a what_if block; ValueInvalid; StateMismatch.
         Cost:    of the vertex's in-edges. The graph's lock is held: a batch under way is waited for.
@@ -74,7 +77,7 @@ class Explained:
         with self.graph.host.lock:
             self._refuse_unexplained("contributions")
             self._complete()
-            return _Explanation(self, vertex, vertex_type, column).answer(hops, limit)
+            return _Explanation(self, vertex, vertex_type, column, EdgeBudget(edges_max)).answer(hops, limit)
 
     def keep_messages(self, versions: int = 1000, size: int = 1 << 26) -> MessageHistory:
         """Keeps what later versions replace, so that contributions() can say what moved a vertex last.
@@ -163,8 +166,10 @@ class Explained:
 class _Explanation:
     """One answer, under the graph's lock."""
 
-    def __init__(self, engine: Explained, vertex: Any, vertex_type: VertexType | None, column: int | None) -> None:
-        self._engine, graph = engine, engine.graph
+    def __init__(
+        self, engine: Explained, vertex: Any, vertex_type: VertexType | None, column: int | None, budget: EdgeBudget
+    ) -> None:
+        self._engine, graph, self._budget = engine, engine.graph, budget
         self._layout = engine.explained_layout()
         self._vertex, self._vertex_type = vertex, vertex_type
         self._slot = graph.host.ids.slot("contributions", vertex, vertex_type)
@@ -202,7 +207,7 @@ class _Explanation:
 
     def _moment(self, later: Sequence[Any]) -> Moment:
         width = self._engine.model.input_width if not self._typed else max(self._engine.model.input_widths.values())
-        return Moment(self._engine.native, self._engine.graph.host.store, width, later)
+        return Moment(self._engine.native, self._engine.graph.host.store, width, self._budget, later)
 
     def _chosen(self, column: int | None, width: int) -> int:
         if column is not None:

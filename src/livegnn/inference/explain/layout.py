@@ -21,6 +21,7 @@ class Aggregation:
 
     family: "sum", "mean", "gcn", "laplacian", "walk", "difference", "max", "min", "median", "attention".
     on_edges: its messages are computed edge by edge.  scaled: by the source's factor in `context`.
+    reversed: messages go against the edges, from an edge's dst to its src.
     relations: codes of the edge types that count; None: all.  target: code of the vertex type that has rows; -1: all.
     """
 
@@ -32,6 +33,7 @@ class Aggregation:
     on_edges: bool
     weighted: bool
     scaled: bool
+    reversed: bool
     context: int
     message_table: int
     own_message: bool
@@ -113,6 +115,7 @@ class ModelLayout:
             on_edges=gather is not None and not tables,
             weighted=isinstance(value, ir.Propagate) and value.weighted,
             scaled=isinstance(value, ir.Propagate) and value.norm in _BY_DEGREE,
+            reversed=value.reversed,
             context=made.context,
             message_table=tables.get("message", made.message_table),
             own_message=made.root == Root.Message,

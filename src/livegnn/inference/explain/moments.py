@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from livegnn.errors import VertexUnknown
+from livegnn.errors import UsageError, VertexUnknown
 from livegnn.graph.checks import Int32Array
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
@@ -25,6 +25,12 @@ class OldRows(NamedTuple):
         order = np.argsort(slots)
         return cls(slots[order], rows[order])
 
+    @classmethod
+    def first_of(cls, parts: Sequence[OldRows]) -> OldRows:
+        """Of each slot the row of the first part that has it."""
+        slots, places = np.unique(np.concatenate([part.slots for part in parts]), return_index=True)
+        return cls(slots, np.concatenate([part.rows for part in parts])[places])
+
     def put_back(self, slots: Int64Array, rows: Float32Array) -> None:
         """Writes them over the rows of these slots."""
         if not len(self.slots) or not len(slots):
@@ -40,7 +46,7 @@ class OldRows(NamedTuple):
 
 
 class InEdges(NamedTuple):
-    """Edges into one vertex: slots of the sources, ids, weights, codes of types."""
+    """Edges whose messages come to one vertex: slots of the senders, ids, weights, codes of types."""
 
     src: Int64Array
     ids: Int64Array
@@ -70,12 +76,12 @@ class InEdges(NamedTuple):
         )
 
 
-def edges_of(columns: Mapping[str, AnyArray]) -> InEdges:
-    """From the store's columns."""
+def edges_of(columns: Mapping[str, AnyArray], sender: str = "src") -> InEdges:
+    """From the store's columns. sender: which end sends, "src" or "dst"."""
     count = len(columns["id"])
     weights = columns["weight"] if "weight" in columns else np.ones(count, np.float32)
     types = columns["type"] if "type" in columns else np.zeros(count, np.int32)
-    return InEdges(columns["src"].astype(np.int64), columns["id"], weights, types)
+    return InEdges(columns[sender].astype(np.int64), columns["id"], weights, types)
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,12 @@ class VersionRecord:
         size += sum(column.nbytes for columns in edges.values() for column in columns.values()) + 2048
         return cls(version, tables, contexts, edges, changed, gone, size)
 
-    def edges_into(self, slot: int, kind: str) -> dict[str, AnyArray]:
-        """Those of its edges that lead to a slot."""
+    def edges_into(self, slot: int, kind: str, against: bool = False) -> dict[str, AnyArray]:
+        """Those of its edges whose messages lead to a slot. against: they go from dst to src."""
         columns = self.edges[kind]
+        if against:
+            here = columns["src"] == slot
+            return {name: column[here] for name, column in columns.items()}
         first, last = np.searchsorted(columns["dst"], (slot, slot + 1))
         return {name: column[first:last] for name, column in columns.items()}
 
@@ -122,14 +131,37 @@ def _by_target(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     return {name: column[order] for name, column in columns.items()}
 
 
+class EdgeBudget:
+    """How many edges one answer may still read; None: any number."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = self._left = most
+
+    def take(self, count: int) -> None:
+        """Raises: UsageError beyond the limit."""
+        if self._left is None:
+            return
+        self._left -= count
+        if self._left < 0:
+            raise UsageError(
+                f"[contributions] expected an answer that reads up to {self._most} edges (edges_max), got more; ask "
+                "with hops=1 or a smaller limit, or raise edges_max"
+            )
+
+
 class Moment:
     """An engine's operands as of one version. The caller holds the graph's lock.
 
     later: records of all versions after it, oldest first; none for now.
     """
 
-    def __init__(self, native: Any, store: Any, input_width: int, later: Sequence[VersionRecord] = ()) -> None:
+    def __init__(
+        self, native: Any, store: Any, input_width: int, budget: EdgeBudget, later: Sequence[VersionRecord] = ()
+    ) -> None:
         self.native, self._store, self._input_width, self._later = native, store, input_width, later
+        self._budget = budget
+        self._replaced: dict[tuple[str, int], OldRows] = {}
+        self._gone = {slot: name for record in reversed(later) for slot, name in record.gone.items()}
 
     @property
     def is_now(self) -> bool:
@@ -140,38 +172,53 @@ class Moment:
         """Stored rows, or with -1 features, first `width` columns."""
         full = self._input_width if table < 0 else width
         rows: Float32Array = self.native.stored_rows(table, slots, full)[:, :width].copy()
-        for record in reversed(self._later):
-            if table in record.tables:
-                record.tables[table].put_back(slots, rows)
+        self._put_back("tables", table, slots, rows)
         return rows
 
     def factors(self, context: int, slots: Int64Array) -> Float32Array:
         """The factor s and the loop's weight L of each, (n, 2)."""
         pairs: Float32Array = self.native.factors(context, slots)
-        for record in reversed(self._later):
-            if context in record.contexts:
-                record.contexts[context].put_back(slots, pairs)
+        self._put_back("contexts", context, slots, pairs)
         return pairs
 
-    def in_edges(self, slot: int) -> InEdges:
-        """The edges into a slot."""
+    def _put_back(self, kind: str, number: int, slots: Int64Array, rows: Float32Array) -> None:
+        """A slot has the row that the oldest of the later versions replaced."""
+        if (kind, number) not in self._replaced:
+            kept: Iterator[Mapping[int, OldRows]] = (getattr(record, kind) for record in self._later)
+            parts = [each[number] for each in kept if number in each and len(each[number].slots)]
+            if not parts:
+                return
+            self._replaced[kind, number] = OldRows.first_of(parts)
+        self._replaced[kind, number].put_back(slots, rows)
+
+    def edges_into(self, slot: int, against: bool = False) -> InEdges:
+        """The edges whose messages lead to a slot. against: they go from dst to src."""
+        sender = "dst" if against else "src"
         try:
-            found = edges_of(self._store.in_neighbours(slot))
+            found = edges_of(self._store.out_neighbours(slot) if against else self._store.in_neighbours(slot), sender)
         except VertexUnknown:  # it was removed since
             found = _none()
         for record in reversed(self._later):
-            reweighted = record.edges_into(slot, "reweighted")
+            reweighted = record.edges_into(slot, "reweighted", against)
             if len(reweighted["id"]):
-                found = _with_weights(found, edges_of(reweighted))
-            found = found.without(edges_of(record.edges_into(slot, "added")))
-            removed = edges_of(record.edges_into(slot, "removed"))
+                found = _with_weights(found, edges_of(reweighted, sender))
+            found = found.without(edges_of(record.edges_into(slot, "added", against), sender))
+            removed = edges_of(record.edges_into(slot, "removed", against), sender)
             found = found.and_also(removed) if len(removed.ids) else found
+        self._budget.take(len(found.ids))
         order = np.lexsort((found.src, found.ids))
         return found.chosen(order)
 
+    def edge_terms(self, number: int, slot: int, width: int) -> tuple[InEdges, Float32Array]:
+        """The edges whose messages were computed for a slot, and these, as of now."""
+        columns, messages = self.native.edge_terms(number, slot, width)
+        found = edges_of(columns)
+        self._budget.take(len(found.ids))
+        return found, messages
+
     def id_of(self, slot: int) -> Any:
         """The id that a slot had, where it has been removed since; None where it has not."""
-        return next((record.gone[slot] for record in self._later if slot in record.gone), None)
+        return self._gone.get(slot)
 
 
 def _none() -> InEdges:

@@ -87,7 +87,7 @@ def shares_of(made: Aggregation, moment: Moment, slot: int, scales: list[list[in
 
 
 def _counted(made: Aggregation, moment: Moment, slot: int) -> InEdges:
-    found = moment.in_edges(slot)
+    found = moment.edges_into(slot, made.reversed)
     keep = np.ones(len(found.ids), np.bool_)
     if made.skips_loops:
         keep &= found.src != slot
@@ -225,8 +225,7 @@ def _choice(family: str, rows: Float32Array) -> Float32Array:
 
 
 def _gathered(made: Aggregation, moment: Moment, slot: int, scales: list[list[int]]) -> Shares:
-    columns, messages = moment.native.edge_terms(made.number, slot, made.width)
-    edges = InEdges(columns["src"], columns["id"], columns["weight"], columns["type"])
+    edges, messages = moment.edge_terms(made.number, slot, made.width)
     count = len(edges.ids)
     finish = 1.0 / max(count, 1) if made.family == "mean" else 1.0
     common = (made, scales, edges, messages, _ones(count), finish)

@@ -30,17 +30,23 @@ async function answered(path, options) {
   throw new Refusal(response.status, document.error);
 }
 
+// Ids beyond 2^53 are BigInt, so that none is rounded to that of another vertex.
+const exact = (text) => JSON.parse(text, (key, value, at) =>
+  typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(at?.source ?? "") ? BigInt(at.source) : value);
+const written = (body) => JSON.stringify(body, (key, value) =>
+  typeof value !== "bigint" ? value : JSON.rawJSON ? JSON.rawJSON(String(value)) : Number(value));
+
 export async function getJson(path, signal) {
-  return (await answered(path, { headers: headers(), signal })).json();
+  return exact(await (await answered(path, { headers: headers(), signal })).text());
 }
 
 export async function postJson(path, body) {
   const response = await answered(path, {
     method: "POST",
     headers: headers({ "content-type": "application/json" }),
-    body: JSON.stringify(body),
+    body: written(body),
   });
-  return response.json();
+  return exact(await response.text());
 }
 
 export const query = (pairs) =>
@@ -66,7 +72,7 @@ export function follow(path, event, state) {
       for (const block of blocks) {
         const fields = Object.fromEntries(block.split("\n").map((line) => [line.slice(0, line.indexOf(": ")), line.slice(line.indexOf(": ") + 2)]));
         last = fields.id ?? last;
-        event(fields.event, JSON.parse(fields.data));
+        event(fields.event, exact(fields.data));
       }
     }
   }

@@ -23,7 +23,8 @@ const view = {
   parsed(text) {
     const trimmed = String(text).trim();
     if (view.graph.ids === "text") return trimmed || null;
-    return /^-?\d+$/.test(trimmed) ? Number(trimmed) : trimmed || null;
+    if (!/^-?\d+$/.test(trimmed)) return trimmed || null;
+    return Number.isSafeInteger(Number(trimmed)) ? Number(trimmed) : BigInt(trimmed);
   },
 
   select(vertex, type = view.type) {

@@ -44,6 +44,7 @@ _PARTS = (reads, more_reads, temporal, changes, explain, pipes, writes, meta, st
 HANDLERS = tuple(handler for part in _PARTS for handler in part.HANDLERS)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
+    405: (b"allow", b"GET, HEAD"),  # of the page; the router knows its own
     408: (b"connection", b"close"),  # the rest of the body is not read
     413: (b"connection", b"close"),
     429: (b"retry-after", b"1"),
@@ -133,6 +134,8 @@ class Service:
                     await answering.give(*page.page_answer(path, scope["method"]))
                     return
                 body = await read_body(headers, receive, self.limits, lease)
+                if route == "other" and path.count("/") < 2:  # else the router gives an OpenAPI page of its own
+                    raise _unknown(path)
                 if route == writes.UPDATES and scope["method"] == "POST":
                     await self._update(headers, body, answering)
                 else:
@@ -161,7 +164,11 @@ class Service:
 def _check_path(path: str) -> None:
     """Refuses other spellings of a path, which the router would take: scopes and metrics go by the path."""
     if "//" in path or (path.endswith("/") and path != "/"):
-        raise Refused(404, "RouteUnknown", f"[route] expected a route of /openapi.json, got {path[:80]}")
+        raise _unknown(path)
+
+
+def _unknown(path: str) -> Refused:
+    return Refused(404, "RouteUnknown", f"[route] expected a route of /openapi.json, got {path[:80]}")
 
 
 class _Answering:
@@ -190,8 +197,9 @@ class _Answering:
         headers = [(name, value) for name, value in self._start["headers"] if name.lower() not in _OWN]
         kind = dict(self._start["headers"]).get(b"content-type", JSON.encode()).decode("latin-1")
         self._lease.hold(len(body))
-        if self.status in _HEADERS:
-            headers.append(_HEADERS[self.status])
+        more = _HEADERS.get(self.status)
+        if more is not None and more[0] not in {name.lower() for name, _ in headers}:
+            headers.append(more)
         answer = Answer(body, kind, self.status)
         limits = self._service.limits
         await write(self._scope, self._send, answer, headers, self._service.traffic, limits.answer_ms_max)
@@ -244,10 +252,7 @@ def _error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
 def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Litestar's own refusals in our words."""
     if isinstance(error, NotFoundException):
-        return _error(
-            request,
-            Refused(404, "RouteUnknown", f"[route] expected a route of /openapi.json, got {request.url.path[:80]}"),
-        )
+        return _error(request, _unknown(request.url.path))
     if isinstance(error, MethodNotAllowedException):
         allowed = _error(
             request, Refused(405, "MethodNotAllowed", f"[route] expected another method, got {request.method}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt
 from typing import Annotated, Any
 
 import numpy as np
@@ -172,7 +173,7 @@ async def explain(
 
     The writer waits for the answer, and the answer for a batch under way. Costs the vertex's in-edges.
     """
-    _check(at_least, timeout_ms, limit, context)
+    _check(at_least, timeout_ms, limit, hops, context)
     await context.reached(at_least, timeout_ms)
     name, found = context.engine(engine)
     wanted = _id_of(vertex.removeprefix("/"), found.graph)
@@ -191,13 +192,14 @@ async def explain(
     return await context.aside(work)
 
 
-def _check(at_least: int | None, timeout_ms: float, limit: int, context: ServiceContext) -> None:
+def _check(at_least: int | None, timeout_ms: float, limit: int, hops: int, context: ServiceContext) -> None:
     if at_least is not None and not 0 <= at_least < 2**63:
         raise _refused("at_least as a version", at_least)
     if not 0 < timeout_ms <= context.limits.timeout_ms_max:
         raise _refused(f"timeout_ms up to {context.limits.timeout_ms_max}", timeout_ms)
-    if not 1 <= limit <= context.limits.ids_max:
-        raise _refused(f"a limit from 1 to {context.limits.ids_max}", limit)
+    most = context.limits.ids_max if hops == 1 else isqrt(context.limits.ids_max)  # lists of lists
+    if not 1 <= limit <= most:
+        raise _refused(f"a limit from 1 to {most}", limit)
 
 
 def _refused(expected: str, got: object) -> Refused:

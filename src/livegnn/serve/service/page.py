@@ -43,8 +43,8 @@ _HEADERS = [
 
 
 def page_answer(path: str, method: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Headers and content of a path of PAGE_PATHS. Raises: Refused for another method than GET."""
-    if method != "GET":
+    """Headers and content of a path of PAGE_PATHS. Raises: Refused for another method than GET and HEAD."""
+    if method not in ("GET", "HEAD"):
         raise Refused(405, "MethodNotAllowed", f"[route] expected another method, got {method}")
     name = PAGE_PATHS[path]
     kind = f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8"

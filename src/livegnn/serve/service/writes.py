@@ -14,10 +14,9 @@ from litestar.params import HeaderParameter, JSONBody
 
 from livegnn.deployment import Applied
 from livegnn.deployment.keys import KEY_LENGTH_MAX
-from livegnn.graph import Updates
-from livegnn.optional import need
 from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import decode_updates
+from livegnn.serve.service.arrow_bodies import updates_of_arrow
 from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
 from livegnn.serve.service.context import ServiceContext
 from livegnn.serve.service.forms import ARROW, FRAME
@@ -83,20 +82,7 @@ def _answer(context: ServiceContext, done: Applied) -> AppliedAnswer:
     return AppliedAnswer(*done, context.deployment.offset_of(done.version))
 
 
-def _of_arrow(body: bytes, most: int) -> Updates:
-    arrow = need("pyarrow", "arrow")
-    try:
-        with arrow.ipc.open_stream(body) as stream:
-            table = stream.read_all()
-            table.validate(full=True)
-    except (arrow.ArrowException, OSError, ValueError) as cause:
-        raise Refused(400, "BodyInvalid", f"[body] expected an Arrow stream, got: {cause}; correct the body") from cause
-    if not 1 <= table.num_rows <= most:
-        raise Refused(413, "TooMany", f"[updates] expected from 1 to {most} updates, got {table.num_rows}; split it")
-    return Updates.from_arrow(table)
-
-
-_READERS = {JSON: decode_updates, ARROW: _of_arrow, FRAME: decode_frame}
+_READERS = {JSON: decode_updates, ARROW: updates_of_arrow, FRAME: decode_frame}
 
 
 @post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
