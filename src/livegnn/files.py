@@ -257,22 +257,26 @@ def listed(ids: Column) -> Any:
 
 
 def read_features(
-    path: Path, id_column: str | None, kind_column: str | None = None, id_option: str = "--id-column "
+    path: Path,
+    id_column: str | None,
+    kind_column: str | None = None,
+    id_option: str = "--id-column ",
+    columns: Sequence[str] = (),
 ) -> tuple[npt.NDArray[np.float32], Column | None]:
     """Features (V, F) float32 and the ids of the rows, None for 0..V-1.
 
     Args:     path: .npy with a matrix, or .parquet or .csv with a row for each vertex and a column for each feature.
               kind_column: of the vertices' types, which is no feature either.  id_option: how the user names the
-              column of ids.
-    Raises:   DataMissing, DtypeInvalid, WidthMismatch, ValueInvalid, naming row and column.
+              column of ids.  columns: those that are features, in this order; all others unless given.
+    Raises:   ColumnMissing, DataMissing, DtypeInvalid, WidthMismatch, ValueInvalid, naming row and column.
     """
     if path.suffix.lower() == ".npy":
-        return _read_npy(path, id_column or kind_column), None
+        return _read_npy(path, id_column or kind_column or next(iter(columns), None)), None
     table = read_table(path)
     ids = None if id_column is None else table.ids(id_column)
     if ids is not None and kind_column is None:
         _refuse_equal_ids(path, str(id_column), ids)
-    names = [name for name in table.columns if name not in (id_column, kind_column)]
+    names = list(columns) or [name for name in table.columns if name not in (id_column, kind_column)]
     if not names:
         raise WidthMismatch(f"[{path}] expected at least one feature column, got none; add one")
     hint = {name: f"if it holds ids, pass {id_option}{name}" for name in names if id_column is None}
@@ -292,7 +296,9 @@ def _refuse_equal_ids(path: Path, name: str, ids: Column) -> None:
 
 def _read_npy(path: Path, named: str | None) -> npt.NDArray[np.float32]:
     if named is not None:
-        raise ColumnMissing(f"[{path}] expected no column of ids or types with .npy, got {named!r}; use Parquet or CSV")
+        raise ColumnMissing(
+            f"[{path}] expected no columns of ids, types or features with .npy, got {named!r}; use Parquet or CSV"
+        )
     if not path.is_file():
         raise DataMissing(f"[{path}] expected a file, got nothing there; check the path")
     try:

@@ -386,6 +386,8 @@ def test_a_swap_asks_to_read_anew_and_ends_streams_that_no_longer_fit(tmp_path):
         ("ids=1,2", 400, "QueryInvalid"),
         ("from=-1", 400, "QueryInvalid"),
         ("timeout_ms=0", 400, "QueryInvalid"),
+        ("abov=0.9", 400, "QueryInvalid"),
+        ("flips=true&of_class=1", 400, "QueryInvalid"),
         ("flips=maybe", 400, "BodyInvalid"),
         ("at_least=9&timeout_ms=5", 504, "VersionPending"),
         ("from=9&timeout_ms=5", 504, "VersionPending"),
@@ -398,6 +400,19 @@ def test_bad_requests_are_refused_and_take_no_place(tmp_path, query, status, kin
         assert (refused.status_code, refused.json()["error"]["kind"]) == (status, kind)
         assert httpx.get(f"{url}/v1/changes", headers={"Last-Event-ID": "x"}).status_code == 400
         assert live.hub.subscribers == 0
+
+
+def test_a_misspelt_key_is_refused_by_its_name(tmp_path):
+    with served(tmp_path) as (_, url), httpx.Client(base_url=url) as client:
+        said = client.get("/v1/changes?abov=0.9&class=1").json()["error"]["message"]
+        assert said.startswith("[query] expected keys from above, at_least, below, class, column,")
+        assert said.endswith("in the query, got abov; correct the query")
+        said = client.get("/v1/changes?above=0.9&class=fraud").json()["error"]["message"]
+        assert said.startswith("[body] class: Expected `int | null`")
+        assert "expected none in the query, got a" in client.get("/v1/models?a=1").json()["error"]["message"]
+        assert client.get("/v1/explain/1?vertex=2").status_code == client.get("/v1/stats?before=1").status_code == 400
+        assert client.get("/v1/explain/1?limit=2").status_code == client.get("/v1/stats?after=1").status_code == 200
+        assert client.get("/healthz?a=1").status_code == 200
 
 
 def test_a_stream_begins_where_it_is_asked_to(tmp_path):

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import structs
@@ -214,7 +214,10 @@ def add_restore(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `livegnn restore`."""
     add_verify(parser)
     parser.add_argument(
-        "--at", required=True, metavar="VERSION|TIME", help="a version, or a time such as 2026-05-31T12:30"
+        "--at",
+        required=True,
+        metavar="VERSION|TIME",
+        help="a version, or a time such as 2026-05-31T12:30; in UTC where it names no zone",
     )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the new data folder")
 
@@ -229,7 +232,8 @@ def run_restore(options: argparse.Namespace, console: Console) -> int:
 
 def _time_ms(text: str) -> int:
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
     except ValueError as cause:
         raise UsageError(
             f"[--at] expected a version or a time such as 2026-05-31T12:30:00+00:00, got {text!r}; correct it"

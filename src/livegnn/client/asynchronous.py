@@ -40,7 +40,7 @@ class AsyncClient:
     """The verbs of an engine over HTTP, in one event loop. Use it as `async with`, or call aclose().
 
     Args:    url: as "http://127.0.0.1:8000".  token: where the service wants one.  timeout_s: for one answer.
-             retry: how often a request is sent again, and when.
+             retry: how often a request is sent again, and when. Changes that have begun go on until they are closed.
     Raises:  DataMissing without httpx (the extra client). Every verb raises the error that the service names, as the
              engine would (livegnn.errors), or ServiceError.
     """
@@ -444,12 +444,13 @@ class AsyncChangeStream:
             self._failures = 0
 
     async def _again(self, error: LiveGnnError) -> None:
-        """Before another attempt. Raises: the error, where there have been enough, or none would help."""
+        """Before another attempt. Raises: the error, where none would help, or enough were made and none has begun."""
         await self._drop()
         retry = self._client._retry
         if self._closed:
             return
-        if not error.retryable or self._failures >= retry.attempts - 1:
+        has_begun = self.position >= 0  # then it follows, however long the service is away
+        if not error.retryable or (not has_begun and self._failures >= retry.attempts - 1):
             raise error
         await asyncio.sleep(retry.wait_s(self._failures))
         self._failures += 1

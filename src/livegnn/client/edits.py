@@ -33,11 +33,11 @@ class UpdateList:
         v: Vertex,
         *,
         weight: float | None = None,
-        time: int | None = None,
+        time: int | str | None = None,
         edge_type: EdgeType | None = None,
         edge_attr: Sequence[float] | None = None,
     ) -> Self:
-        """As Updates.add_edge."""
+        """As Updates.add_edge; time may be a date in ISO 8601."""
         return self._add("add_edge", u=u, v=v, weight=weight, time=time, edge_type=edge_type, edge_attr=edge_attr)
 
     def remove_edge(
@@ -45,7 +45,7 @@ class UpdateList:
         u: Vertex,
         v: Vertex,
         *,
-        time: int | None = None,
+        time: int | str | None = None,
         edge_type: EdgeType | None = None,
         edge_id: int | None = None,
         missing: str | None = None,
@@ -53,7 +53,7 @@ class UpdateList:
         """As Updates.remove_edge."""
         return self._add("remove_edge", u=u, v=v, time=time, edge_type=edge_type, edge_id=edge_id, missing=missing)
 
-    def remove_edges_before(self, time: int, *, edge_type: EdgeType | None = None) -> Self:
+    def remove_edges_before(self, time: int | str, *, edge_type: EdgeType | None = None) -> Self:
         """As Updates.remove_edges_before."""
         return self._add("remove_edges_before", time=time, edge_type=edge_type)
 

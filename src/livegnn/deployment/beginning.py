@@ -38,7 +38,8 @@ def first_graph(config: GraphConfig, folder: Path) -> Graph:
 
 
 def _of_files(config: GraphConfig, folder: Path) -> Graph:
-    features, ids = read_features(folder / config.features, config.id or None, id_option="id = ")
+    path = folder / config.features
+    features, ids = read_features(path, config.id or None, id_option="id = ", columns=config.columns)
     columns: dict[str, Any] = {"src": np.zeros(0, np.int64), "dst": np.zeros(0, np.int64)}
     if config.edges:
         columns = _edges(config, read_table(folder / config.edges))

@@ -36,6 +36,7 @@ class GraphConfig(_Table, frozen=True, kw_only=True):
 
     features: str = ""  # .npy, .parquet or .csv: one row for each vertex
     id: str = ""  # the column of vertex ids in the features file; without it ids are row numbers
+    columns: tuple[str, ...] = ()  # of the features file: the model's features, in its order; all but id without it
     edges: str = ""  # .parquet or .csv: one row for each edge; none without it
     src: str = "src"  # columns of the edges file
     dst: str = "dst"

@@ -200,8 +200,7 @@ class Engine(Outputs, Switching, Explained):
         if codes is None and model.input_width != self.graph.feature_width:
             raise ModelMismatch(
                 f"[Engine] expected features of width {model.input_width}, as the model takes, "
-                f"got {self.graph.feature_width}; "
-                "use the graph it was trained on"
+                f"got {self.graph.feature_width}; give the features that it was trained on, without a label or an id"
             )
         over_types.check_strategy(model, self.strategy)
         fitted = self._joined(model)

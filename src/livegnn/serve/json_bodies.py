@@ -3,6 +3,7 @@
     request  = { "seeds": [integer | string, ...], "query": integer, "features": bool, "edge_ids": bool,
                  "edge_data": bool, "at_least": integer, "timeout_ms": number }    all but seeds may be left out
     updates  = { "updates": [ { "op": name of a method of Updates, its arguments by name }, ... ] }
+               where "time" is an integer, or text: a date in ISO 8601 becomes microseconds since 1970, as in files
 
 Unknown keys are refused. Answers are written in pieces of a bounded size, so that a large one, written in a thread,
 lets the event loop go on in between.
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import UpdateError
+from livegnn.files import microseconds, whole_number
 from livegnn.graph import Updates
 from livegnn.sampling import Prediction, Sample
 from livegnn.sampling.presample.sample import NO_EDGES
@@ -123,6 +125,8 @@ def _add(updates: Updates, place: int, item: dict[str, Any]) -> None:
         raise _refused(f"{', '.join(known)} for {operation} in update {place}", got, "correct the update")
     if isinstance(given.get("edge_type"), list):
         given["edge_type"] = tuple(given["edge_type"])
+    if isinstance(given.get("time"), str):
+        given["time"] = _date(given["time"], str(operation), place)
     add: Callable[..., None] = getattr(updates, str(operation))
     try:
         add(**given)
@@ -130,6 +134,14 @@ def _add(updates: Updates, place: int, item: dict[str, Any]) -> None:
         raise
     except (TypeError, ValueError, OverflowError) as cause:
         raise _refused(f"arguments that {operation} takes in update {place}", str(cause), "correct them") from cause
+
+
+def _date(text: str, operation: str, place: int) -> int:
+    found = microseconds(text) if whole_number(text) is None else None
+    if found is None:
+        what = f"time of {operation} in update {place} as an integer or a date in ISO 8601"
+        raise _refused(what, repr(text[:40]), "write it as 2026-05-31T12:30:00Z, or as a number without quotes")
+    return found
 
 
 def encode_sample(sample: Sample, *, features: bool, edge_ids: bool, edge_data: bool = True) -> bytes:

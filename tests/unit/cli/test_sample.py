@@ -189,7 +189,7 @@ def test_parquet_out(files: Path) -> None:
         (["--ttl", "1=3", "--ttl", "1=4"], "[--ttl 1=4] expected each type once"),
         (["--out", "samples.txt"], "expected .parquet or .csv"),
         (["--type-column", "sort"], "expected a column 'sort'"),
-        (["--vertex-type-column", "kind"], "expected no column of ids or types with .npy"),
+        (["--vertex-type-column", "kind"], "expected no columns of ids, types or features with .npy"),
     ],
 )
 def test_refusals(files: Path, capsys: pytest.CaptureFixture[str], extra: list[str], words: str) -> None:

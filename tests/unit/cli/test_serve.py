@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 pytest.importorskip("msgspec")
 
 from livegnn.cli import main
+from livegnn.cli.serve import _time_ms
 from livegnn.deployment import read_config, snapshots
 from tests.unit.deployment.world import deployment, edge, prepared
 
@@ -82,6 +84,17 @@ def test_the_lines_of_a_token_let_it_in(tmp_path: Path, name: str, capsys: pytes
     (token,) = read_config(tmp_path / "livegnn.toml").token
     assert (token.name, token.scope) == (name, "write")
     assert hashlib.sha256(first.split()[-1].encode()).hexdigest() == token.sha256
+
+
+def test_a_time_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("TZ", "America/New_York")
+            time.tzset()
+            found = [_time_ms(text) for text in ("1970-01-02", "1970-01-02T00:00Z", "1970-01-01T19:00-05:00")]
+        assert found == [86_400_000] * 3
+    finally:
+        time.tzset()
 
 
 def test_a_folder_is_verified_and_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

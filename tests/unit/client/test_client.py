@@ -20,6 +20,7 @@ import livegnn as lg
 from livegnn.client import ChangeEvent, MissedEvent, RetryPolicy, UpdateList
 from livegnn.client.events import EventReader
 from livegnn.errors import Overloaded, ServiceError, UsageError, ValueInvalid, VersionPending, VertexUnknown
+from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import OPERATIONS, updates_of
 from livegnn.serve.runner import background_app
 from livegnn.serve.service.access import AccessToken, new_token
@@ -82,6 +83,19 @@ def test_updates_are_those_that_the_service_takes():
     updates.set_edge_attr(1, 2, [0.5])
     updates.remove_edges_before(7).set_weight(1, 2, 0.25).set_features(1, (1, 2)).add_vertex(3, [0]).remove_vertex(3)
     assert len(updates_of(updates.items, 100)) == len(updates) == 8
+
+
+def test_times_may_be_dates():
+    graph = lg.Graph(np.zeros((2, 1), np.float32), [0], [1], time=[0])
+    dates = ("2026-03-01", "2026-03-01T00:00:01Z", "2026-03-01T01:00:01.5+01:00")
+    items = [{"op": "add_edge", "u": 0, "v": 1, "time": date} for date in dates]
+    graph.apply(updates_of(items, 9))
+    second = 1_000_000
+    day = 20_513 * 86_400 * second
+    assert graph.edges()["time"].tolist() == [0, day, day + second, day + 3 * second // 2]
+    for wrong in ("March", "", "1772323200", "20260301"):
+        with pytest.raises(Refused, match="expected time of add_edge in update 0 as an integer or a date"):
+            updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": wrong}], 9)
 
 
 def test_every_verb_says_what_the_engine_says(tmp_path):
@@ -319,6 +333,25 @@ def test_a_stream_over_a_service_that_comes_back(tmp_path):
             stream.close()
             assert list(stream) == []
             client.close()
+
+
+def test_a_stream_that_has_begun_outlasts_the_attempts():
+    """A service that is away for longer than a request is tried, as over an upgrade."""
+    first, second = sse((3, b"ping", b'{"version":3}'), change(4)), sse((4, b"ping", b'{"version":4}'), change(5))
+    away = [None, (503, {}, error("Draining", True))] * QUICK.attempts
+    with scripted((200, {}, first), *away, (200, {}, second)) as (url, seen), lg.Client(url, retry=QUICK) as client:
+        stream = client.changes()
+        assert [next(stream).version for _ in range(2)] == [4, 5]
+        stream.close()
+    assert {headers.get("Last-Event-ID") for _, headers, _ in seen[1:]} == {"4"}
+
+    async def followed(url):
+        async with lg.AsyncClient(url, retry=QUICK) as client:
+            return [event async for event in taken(client.changes(), 2)]
+
+    with scripted((200, {}, first), *away, (200, {}, second)) as (url, seen):
+        assert [event.version for event in asyncio.run(followed(url))] == [4, 5]
+        assert len(seen) == len(away) + 2
 
 
 def test_changes_begin_before_the_call_returns(tmp_path):

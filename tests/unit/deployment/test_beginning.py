@@ -88,6 +88,17 @@ def test_a_graph_of_files_has_their_columns(files):
         of(files, features="accounts.csv", id="account", edges="transfers.csv")
 
 
+def test_columns_choose_features_and_their_order(files):
+    named = {"features": "accounts.csv", "id": "account"}
+    np.testing.assert_array_equal(of(files, **named, columns=["sum", "age"]).features(["ann"]), [[2.5, 1]])
+    np.testing.assert_array_equal(of(files, **named, columns=["sum"]).features(["cid"]), [[6]])
+    with pytest.raises(ColumnMissing, match=r"accounts\.csv.*'amount', got account, age, sum"):
+        of(files, **named, columns=["age", "amount"])
+    np.save(files / "x.npy", np.zeros((2, 2), np.float32))
+    with pytest.raises(ColumnMissing, match="got 'age'"):
+        of(files, features="x.npy", columns=["age"])
+
+
 @pytest.mark.parametrize("ids", ["integer", "text"])
 def test_a_graph_may_begin_without_vertices(tmp_path, ids):
     graph = of(tmp_path, feature_width=2, ids=ids, has_weight=True, has_time=True, attribute_width=3)

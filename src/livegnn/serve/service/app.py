@@ -35,6 +35,7 @@ from livegnn.serve.service.context import ENDING, ServiceContext
 from livegnn.serve.service.feed import ChangeFeed
 from livegnn.serve.service.log_lines import FAILURE, RequestLog
 from livegnn.serve.service.metrics import DeploymentMetrics
+from livegnn.serve.service.query_names import check_names, written_name
 from livegnn.serve.service.stats import StatsDesk
 from livegnn.serve.service.windows import ActivityWindows
 from livegnn.serve.traffic import Lease, Traffic
@@ -99,6 +100,7 @@ class Service:
         self._routes = Litestar(
             list(HANDLERS),
             dependencies={"context": Provide(lambda: self.context, sync_to_thread=False)},
+            before_request=check_names,
             exception_handlers={HTTPException: _http_error, Exception: _error},
             openapi_config=OpenAPIConfig(
                 title="livegnn",
@@ -260,13 +262,14 @@ def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Respon
         allowed.headers["allow"] = (error.headers or {}).get("allow", "")
         return allowed
     if isinstance(error, ValidationException):
-        return _error(request, Refused(400, "BodyInvalid", f"[body] {_told(error)}; correct the request"))
+        return _error(request, Refused(400, "BodyInvalid", f"[body] {_told(request, error)}; correct the request"))
     if error.status_code == 400:
         return _error(request, Refused(400, "BodyInvalid", f"[body] expected JSON, got: {error.detail}; correct it"))
     return _error(request, Refused(error.status_code, "RequestInvalid", f"[request] {error.detail}"))
 
 
-def _told(error: ValidationException) -> str:
-    found = error.extra if isinstance(error.extra, list) else []
-    said = "; ".join(f"{one.get('key', 'body')}: {one.get('message', '')}" for one in found if isinstance(one, dict))
+def _told(request: Request[Any, Any, Any], error: ValidationException) -> str:
+    found = [one for one in error.extra if isinstance(one, dict)] if isinstance(error.extra, list) else []
+    names = [written_name(request.route_handler, str(one.get("key", "body"))) for one in found]
+    said = "; ".join(f"{name}: {one.get('message', '')}" for name, one in zip(names, found, strict=True))
     return said or error.detail
