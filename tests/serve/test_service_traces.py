@@ -48,10 +48,10 @@ def test_a_request_is_followed_to_the_log(tmp_path, spans):
         assert found["POST /v1/updates"].attributes["http.response.status_code"] == 200
         assert found["livegnn.commit"].attributes == {"livegnn.requests": 1, "livegnn.updates": 1}
         spans.clear()
-        assert client.post("/v1/predict", {"ids": [987_654]}).status_code == 404
+        assert client.post("/v1/predict", {"ids": [987_654_321]}).status_code == 404
         (refused,) = spans.get_finished_spans()
         assert refused.parent is None
-        assert "987" not in refused.to_json()
+        assert "987654321" not in refused.to_json()
 
 
 def test_a_group_has_links_to_its_requests(tmp_path, spans):
