@@ -16,11 +16,14 @@ import pytest
 
 import livegnn as lg
 from livegnn.deployment import Registry
+from livegnn.deployment.config import ChangesConfig
 from livegnn.deployment.filters import ChangeFilter
+from livegnn.deployment.hub import Hub
 from livegnn.serve.limits import Limits
 from livegnn.serve.runner import background_app
 from livegnn.serve.service.access import AccessToken, new_token
 from livegnn.serve.service.app import service
+from livegnn.serve.service.feed import ChangeFeed
 from tests.unit.deployment.changing import ChangingWorld, expected, filters, same
 from tests.unit.deployment.world import deployment, edge, graph, model, prepared
 
@@ -456,3 +459,32 @@ def test_the_shadow_of_an_engine_can_be_followed(tmp_path):
         next(events)
         live.apply(edge(1, 2))
         assert next(events)[2]["engine"] == "scores.shadow"
+
+
+def test_a_stream_ends_with_its_engine_and_the_next_one_follows_the_new_engine():
+    shared, layer = graph(), lg.layers.GCN(np.ones((3, 4)))
+    engines = {"scores": lg.Engine(lg.Model([layer]), shared)}
+    hub = Hub(engines, lambda name: "fraud/1", ChangesConfig())
+
+    def replaced():  # as with a shadow that is set aside, and is back
+        with shared.host.lock:
+            engines.pop("scores").close()
+            hub.replaced("scores")
+            engines["scores"] = lg.Engine(lg.Model([layer]), shared)
+            hub.replaced("scores")
+
+    async def ask():
+        feed, wanted = ChangeFeed(hub), ChangeFilter(engine="scores")
+        first = await feed.subscribe(wanted, None)
+        assert b"ping" in await anext(first)
+        replaced()
+        pieces = [piece async for piece in first]
+        first.close()
+        second = await feed.subscribe(wanted, None)
+        assert b"ping" in await anext(second)
+        shared.apply(edge(1, 2))
+        return pieces, await anext(second)
+
+    pieces, change = asyncio.run(asyncio.wait_for(ask(), 120))
+    assert not any(b"event: change" in piece for piece in pieces)
+    assert b"event: change" in change

@@ -122,6 +122,11 @@ class Follow:
         """The newest version that is known."""
         return self.ring.head
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine is gone, or another one has its name."""
+        return self._recorder.is_closed
+
     def since(self, version: int, upto: int | None = None) -> Span:
         """Versions after `version`."""
         return self.ring.since(version, upto)
@@ -154,6 +159,7 @@ class ChangeRecorder:
         self._native: Any = None  # the engine's half that keeps what it moves; None while nothing is recorded
         self._batch: list[VertexChange] = []
         self._handle = engine.on_change(self._follow)
+        self.is_closed = False
 
     # ---- followers, any thread
 
@@ -183,6 +189,7 @@ class ChangeRecorder:
 
     def close(self) -> None:
         """Ends recording."""
+        self.is_closed = True
         self._handle.cancel()
         with self._graph.host.lock:
             self._end()
@@ -264,6 +271,7 @@ class Hub:
         before = self._recorders.pop(name, None)
         if before is not None:
             before.close()
+            self._notify()  # its followers end
         engine = self._engines.get(name)
         if engine is not None:
             self._recorders[name] = ChangeRecorder(engine, lambda: self._reference(name), self.config, self._notify)

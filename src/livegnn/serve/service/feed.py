@@ -58,7 +58,7 @@ class Subscription:
         if not self._begun:
             self._begun = True
             return ping(self._position)
-        while not self._ended and not self._feed.has_ended:
+        while not self._ended and not self._feed.has_ended and not self._group.has_ended:
             if self._position < self._group.done:
                 piece = await self._behind()
             else:
@@ -110,6 +110,7 @@ class _Group:
     def __init__(self, follow: Follow) -> None:
         self.follow = follow
         self.done = follow.head
+        self.has_ended = False  # its engine is gone: who comes again gets another group
         self.members: defaultdict[ChangeFilter, int] = defaultdict(int)
         self._waiting: defaultdict[ChangeFilter, list[asyncio.Future[Woken]]] = defaultdict(list)
         self._early: list[asyncio.Future[Woken]] = []  # their places lie after `done`
@@ -305,6 +306,11 @@ class ChangeFeed:
             group.wake_all(ping(group.done), group.done)
 
     async def _round(self, group: _Group) -> None:
+        if group.follow.is_over:
+            group.has_ended = True
+            group.wake_all(b"", None)
+            self._groups = {name: each for name, each in self._groups.items() if each is not group}
+            return
         span = group.follow.since(group.done)
         if span.floor > group.done:  # each finds out for itself what it missed
             group.wake_all(b"", group.done)
