@@ -120,6 +120,7 @@ def _serve(options: argparse.Namespace, form: str, console: Console) -> None:
 
 
 def _listen(deployment: Deployment, host: str, port: int, form: str, console: Console) -> None:
+    from livegnn.serve.descriptors import raise_limit
     from livegnn.serve.runner import run_app
     from livegnn.serve.service.access import AccessToken
     from livegnn.serve.service.app import service
@@ -132,6 +133,7 @@ def _listen(deployment: Deployment, host: str, port: int, form: str, console: Co
         connections_max=server.connections_max,
         ids_max=server.ids_max,
     )
+    raise_limit(limits.connections_max)
     tokens = [AccessToken(one.name, one.sha256, one.scope) for one in config.token]
     tls = (server.certificate, server.key) if server.certificate and server.key else None
     names = ", ".join(f"{name} ({model})" for name, model in deployment.models.items()) or "no engines"

@@ -17,8 +17,10 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LiveGnnError, LogConflict, UpdateError, UsageError
@@ -27,6 +29,8 @@ from livegnn.graph.consumers import Recorded, Recorder, Switch
 from livegnn.log import codec
 from livegnn.log.interface import ByteLog, checked_offset
 from livegnn.optional import need
+
+_ENTRIES_AHEAD = 4  # of a replay: decoded while one is applied
 
 
 class UpdateEntry(NamedTuple):
@@ -171,7 +175,8 @@ class Attachment(Recorder):
             self.graph.host.refuse_busy("catch_up")
             self._replaying = True
             try:
-                _apply_all(self.graph, self.log.read(self._offset), seen)
+                with closing(read_ahead(self.log.read(self._offset))) as entries:
+                    _apply_all(self.graph, entries, seen)
                 self._ahead = False
             finally:
                 self._replaying = False
@@ -255,8 +260,21 @@ def replay(
             f"[replay, log {log.log.name}] expected offsets up to its {log.tail} entries, got {from_offset} to {last}; "
             "name others"
         )
-    _apply_all(graph, log.read(from_offset, last - from_offset), seen)
+    with closing(read_ahead(log.read(from_offset, last - from_offset))) as entries:
+        _apply_all(graph, entries, seen)
     return graph.version
+
+
+def read_ahead(entries: Iterator[UpdateEntry]) -> Generator[UpdateEntry, None, None]:
+    """The same entries, the next few of them read and decoded in a thread meanwhile. Close it: that ends the thread."""
+    with ThreadPoolExecutor(1, "livegnn-log-reader") as reader:
+        ahead = deque(reader.submit(next, entries, None) for _ in range(_ENTRIES_AHEAD))
+        try:
+            while (entry := ahead.popleft().result()) is not None:
+                ahead.append(reader.submit(next, entries, None))
+                yield entry
+        finally:
+            reader.shutdown(wait=True, cancel_futures=True)
 
 
 def _checked_graph(where: str, graph: object) -> None:

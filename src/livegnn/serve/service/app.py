@@ -1,7 +1,7 @@
 """The ASGI application of a deployment.
 
     LimitedConnection (connections.py) -> Service: host, token, body within limits -> Litestar: routes -> answer
-                                                                                   -> POST /v1/updates, at once
+                                                                                   -> updates and JSON reads, at once
 
 Service does what every request needs before a route sees it, as Application does for a sample server: it looks at
 host, origin and token before it reads a body, and reads the body within its limits. Litestar routes, decodes bodies
@@ -43,6 +43,7 @@ from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, wri
 
 _PARTS = (reads, more_reads, temporal, changes, explain, pipes, writes, meta, stats_route)
 HANDLERS = tuple(handler for part in _PARTS for handler in part.HANDLERS)
+_ACCEPT_JSON = (b"*/*", JSON.encode())
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
     405: (b"allow", b"GET, HEAD"),  # of the page; the router knows its own
@@ -140,7 +141,7 @@ class Service:
                     raise _unknown(path)
                 if route == writes.UPDATES and scope["method"] == "POST":
                     await self._update(headers, body, answering)
-                else:
+                elif not await self._read(scope["method"], route, headers, body, answering):
                     await self._routes(scope, _given(body, receive), answering)  # type: ignore[arg-type]
             except Exception as error:  # every error leaves in the envelope
                 await answering.fail(error)
@@ -161,6 +162,17 @@ class Service:
             await answering.fail(error, 429)
         else:
             await answering.answer(msgspec.json.encode(done))
+
+    async def _read(
+        self, method: str, route: str, headers: dict[bytes, bytes], body: bytes, answering: _Answering
+    ) -> bool:
+        """Whether this was a usual read, in JSON, and is answered: Litestar's part of it would be the larger one."""
+        if method != "POST" or route not in reads.DIRECT or headers.get(b"accept", b"*/*") not in _ACCEPT_JSON:
+            return False
+        found = await reads.read_directly(self.context, route, body)
+        if found is not None:
+            await answering.answer(found)
+        return found is not None
 
 
 def _check_path(path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from litestar import Request, Response, get, post
 from litestar.di import NamedDependency
@@ -31,8 +32,11 @@ QueryText = Annotated[str | None, QueryParameter(required=False, description="as
 QueryVersion = Annotated[int | None, QueryParameter(required=False, ge=0, le=2**63 - 1, description="to wait for")]
 QueryTimeout = Annotated[float, QueryParameter(required=False, gt=0, le=60_000, description="milliseconds")]
 
+EMBEDDINGS, PREDICT = "/v1/embeddings", "/v1/predict"
+DIRECT = frozenset({EMBEDDINGS, PREDICT})
 
-@post("/v1/embeddings", status_code=200, summary="Output rows of vertices", operation_class=RowsOperation)
+
+@post(EMBEDDINGS, status_code=200, summary="Output rows of vertices", operation_class=RowsOperation)
 async def embeddings(
     data: JSONBody[ReadBody], request: Request[Any, Any, Any], context: NamedDependency[ServiceContext]
 ) -> Response[RowsAnswer]:
@@ -40,7 +44,7 @@ async def embeddings(
     return await _rows(data, request, context)
 
 
-@get("/v1/embeddings", summary="Output rows of vertices", operation_class=RowsOperation)
+@get(EMBEDDINGS, summary="Output rows of vertices", operation_class=RowsOperation)
 async def embeddings_of(
     request: Request[Any, Any, Any],
     context: NamedDependency[ServiceContext],
@@ -65,7 +69,7 @@ async def _rows(data: ReadBody, request: Request[Any, Any, Any], context: Servic
     return Response(RowsAnswer(read.version, read.engine, read.model, finite(read.found)))
 
 
-@post("/v1/predict", status_code=200, summary="Predictions of vertices", operation_class=RowsOperation)
+@post(PREDICT, status_code=200, summary="Predictions of vertices", operation_class=RowsOperation)
 async def predict(
     data: JSONBody[ReadBody], request: Request[Any, Any, Any], context: NamedDependency[ServiceContext]
 ) -> Response[PredictionsAnswer]:
@@ -73,7 +77,7 @@ async def predict(
     return await _predictions(data, request, context)
 
 
-@get("/v1/predict", summary="Predictions of vertices", operation_class=RowsOperation)
+@get(PREDICT, summary="Predictions of vertices", operation_class=RowsOperation)
 async def predict_of(
     request: Request[Any, Any, Any],
     context: NamedDependency[ServiceContext],
@@ -96,6 +100,23 @@ async def _predictions(data: ReadBody, request: Request[Any, Any, Any], context:
     if form != JSON:
         return binary(form, ids, read, "prediction")
     return Response(PredictionsAnswer(read.version, read.engine, read.model, read.found.tolist()))
+
+
+async def read_directly(context: ServiceContext, route: str, body: bytes) -> bytes | None:
+    """What POST of a route among DIRECT answers in JSON; None for a body that is no ReadBody: Litestar refuses it.
+
+    Service calls it for such requests: see app.py.
+    """
+    try:
+        data = msgspec.json.decode(body, type=ReadBody)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    ids, how = context.checked(data.ids), _how(data)
+    if route == PREDICT:
+        read = await context.read(data, len(ids), lambda of: of.predict(ids, **how))
+        return msgspec.json.encode(PredictionsAnswer(read.version, read.engine, read.model, read.found.tolist()))
+    read = await context.read(data, len(ids), lambda of: of.embeddings(ids, **how))
+    return msgspec.json.encode(RowsAnswer(read.version, read.engine, read.model, finite(read.found)))
 
 
 def _how(data: ReadBody) -> dict[str, Any]:
