@@ -192,6 +192,12 @@ def test_a_bad_request_is_refused_and_changes_nothing(live, client, path, docume
     assert (live.version, live.engine("scores").state_digest()) == (0, digest)
 
 
+@pytest.mark.parametrize(("path", "body"), [("/v1/updates", add(1, 2)), ("/v1/predict", {"ids": [1]})])
+def test_a_key_in_the_query_of_a_post_is_refused(live, client, path, body):
+    assert kind(client.post(f"{path}?engine=scores", body), 400) == "QueryInvalid"
+    assert live.version == 0
+
+
 @pytest.mark.parametrize("path", ["/page", "/schema", "/openapi.yaml", "/nothing"])
 def test_an_unknown_path_is_refused_in_the_envelope(client, path):
     for method in ("GET", "POST", "OPTIONS"):

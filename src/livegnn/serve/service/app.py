@@ -139,9 +139,10 @@ class Service:
                 body = await read_body(headers, receive, self.limits, lease)
                 if route == "other" and path.count("/") < 2:  # else the router gives an OpenAPI page of its own
                     raise _unknown(path)
-                if route == writes.UPDATES and scope["method"] == "POST":
+                is_plain = scope["method"] == "POST" and not scope["query_string"]  # a query is the router's to refuse
+                if is_plain and route == writes.UPDATES:
                     await self._update(headers, body, answering)
-                elif not await self._read(scope["method"], route, headers, body, answering):
+                elif not (is_plain and await self._read(route, headers, body, answering)):
                     await self._routes(scope, _given(body, receive), answering)  # type: ignore[arg-type]
             except Exception as error:  # every error leaves in the envelope
                 await answering.fail(error)
@@ -163,11 +164,9 @@ class Service:
         else:
             await answering.answer(msgspec.json.encode(done))
 
-    async def _read(
-        self, method: str, route: str, headers: dict[bytes, bytes], body: bytes, answering: _Answering
-    ) -> bool:
+    async def _read(self, route: str, headers: dict[bytes, bytes], body: bytes, answering: _Answering) -> bool:
         """Whether this was a usual read, in JSON, and is answered: Litestar's part of it would be the larger one."""
-        if method != "POST" or route not in reads.DIRECT or headers.get(b"accept", b"*/*") not in _ACCEPT_JSON:
+        if route not in reads.DIRECT or headers.get(b"accept", b"*/*") not in _ACCEPT_JSON:
             return False
         found = await reads.read_directly(self.context, route, body)
         if found is not None:
