@@ -6,7 +6,9 @@ import hashlib
 import io
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ import livegnn as lg
 from livegnn.deployment import Registry
 from livegnn.errors import LogUnavailable, Overloaded, UsageError, ValueInvalid
 from livegnn.serve.limits import Limits
+from livegnn.serve.runner import background_app
 from livegnn.serve.service.access import AccessToken, new_token
 from livegnn.serve.service.app import HANDLERS, service
 from tests.serve.client import Client
@@ -190,6 +193,28 @@ def test_a_bad_request_is_refused_and_changes_nothing(live, client, path, docume
     headers = {"content-type": "application/json"}
     assert kind(client.post(path, document, headers=headers), status) == name
     assert (live.version, live.engine("scores").state_digest()) == (0, digest)
+
+
+def test_a_service_that_drains_answers_what_it_has_and_takes_no_more(live):
+    edges = live.graph.edge_count
+    with background_app(service(live), for_others=False) as url, httpx.Client(base_url=url, timeout=60) as client:
+        with ThreadPoolExecutor(8) as pool:  # some come before it, and some after
+            writes = [pool.submit(client.post, "/v1/updates", json=add(k % 30, 2)) for k in range(40)]
+            drained = pool.submit(client.post, "/v1/admin/drain")
+        answers = [write.result() for write in writes]
+        version = said(drained.result())["version"]
+        assert {answer.status_code for answer in answers} <= {200, 503}
+        taken = [said(answer)["version"] for answer in answers if answer.status_code == 200]
+        assert version == live.version == max(taken, default=0)
+        assert live.graph.edge_count == edges + len(taken)
+        assert {kind(answer, 503) for answer in answers if answer.status_code != 200} <= {"Draining"}
+        assert kind(client.post("/v1/updates", json=add(1, 2)), 503) == "Draining"
+        assert kind(client.post("/v1/admin/swap", json={"engine": "scores", "model": "fraud"}), 503) == "Draining"
+        assert kind(client.get("/readyz"), 503) == "NotReady"
+        assert said(client.get("/healthz"))["version"] == version
+        assert said(client.get("/v1/predict?ids=1"))["version"] == version
+        assert said(client.post("/v1/admin/drain"))["version"] == version
+        assert live.snapshot_version == version
 
 
 @pytest.mark.parametrize(("path", "body"), [("/v1/updates", add(1, 2)), ("/v1/predict", {"ids": [1]})])

@@ -78,6 +78,10 @@ class AsyncClient:
         """Writes a snapshot."""
         return await self._do(ServiceCall("POST", "/v1/admin/snapshot", parser(SnapshotReply), repeatable=False))
 
+    async def drain(self) -> SnapshotReply:
+        """Ends writing, for a stop that is near: what is under way is answered, and a snapshot written."""
+        return await self._do(ServiceCall("POST", "/v1/admin/drain", parser(SnapshotReply)))
+
     # ---- reading. at_least: waits up to timeout_ms until that version can be read
 
     async def embeddings(

@@ -77,6 +77,10 @@ class Client:
         """Writes a snapshot."""
         return self._do(ServiceCall("POST", "/v1/admin/snapshot", parser(SnapshotReply), repeatable=False))
 
+    def drain(self) -> SnapshotReply:
+        """Ends writing, for a stop that is near: what is under way is answered, and a snapshot written."""
+        return self._do(ServiceCall("POST", "/v1/admin/drain", parser(SnapshotReply)))
+
     # ---- reading. at_least: waits up to timeout_ms until that version can be read
 
     def embeddings(

@@ -484,6 +484,16 @@ class Deployment:
         self._refuse_closed("snapshot")
         return self._write_snapshot()
 
+    def drain(self) -> SnapshotReport:
+        """Ends sources and training, after what they have under way, and writes a snapshot; for a stop that is near.
+
+        apply() still takes batches: the caller sends no more. Raises:  as snapshot.
+        """
+        self._refuse_closed("drain")
+        self.pipes.stop_sources()
+        self.consumers.end_training()
+        return self._write_snapshot()
+
     def _write_snapshot(self) -> SnapshotReport:
         with self._snapshot_lock:
             captured = self._capture()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -38,7 +39,10 @@ class ReadResult(NamedTuple, Generic[Result]):
 
 @dataclass
 class ServiceContext:
-    """deployment: whose routes these are.  feed: of its changes.  readers: threads for what may wait or takes long."""
+    """deployment: whose routes these are.  feed: of its changes.  readers: threads for what may wait or takes long.
+
+    is_draining: writes are refused.  writes: under way.
+    """
 
     deployment: Deployment
     limits: Limits
@@ -47,6 +51,20 @@ class ServiceContext:
     stats: StatsDesk
     feed: ChangeFeed
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "livegnn-readers"))
+    is_draining: bool = False
+    writes: int = 0
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One write, from its acceptance to its answer. Raises: Refused while the service drains."""
+        if self.is_draining:
+            text = "[drain] expected a service that takes writes, got one that drains; send it again after its restart"
+            raise Refused(503, "Draining", text, True)
+        self.writes += 1
+        try:
+            yield
+        finally:
+            self.writes -= 1
 
     def engine(self, name: str | None) -> tuple[str, Engine]:
         """The engine that a request names, or the only one. Raises: UsageError."""

@@ -19,7 +19,7 @@ async def healthz(context: NamedDependency[ServiceContext]) -> HealthAnswer:
 @get("/readyz", summary="Does it take updates?")
 async def readyz(context: NamedDependency[ServiceContext]) -> HealthAnswer:
     """200 while updates are taken; 503 while the log does not answer, or the service drains. Needs no token."""
-    if not context.deployment.is_ready:
+    if context.is_draining or not context.deployment.is_ready:
         raise Refused(503, "NotReady", "[readyz] expected a service that takes updates, got one that does not now")
     return HealthAnswer("ok", context.deployment.version)
 

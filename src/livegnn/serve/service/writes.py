@@ -1,4 +1,4 @@
-"""Routes that write: batches of updates, swaps, snapshots."""
+"""Routes that write: batches of updates, swaps, snapshots; and the one that ends writing."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from livegnn.serve.service.forms import ARROW, FRAME
 from livegnn.serve.update_frames import decode_updates as decode_frame
 from livegnn.serve.writing import JSON
 
+_DRAIN_LOOK_S = 0.01
 _DECODED_AT_ONCE = 1 << 14  # bytes of a body that the event loop may decode itself
 _KEY = HeaderParameter(
     name="Idempotency-Key", required=False, max_length=KEY_LENGTH_MAX, description="names this write"
@@ -74,7 +75,8 @@ async def applied(context: ServiceContext, content_type: str, key: str | None, b
     small = form != ARROW and len(body) <= _DECODED_AT_ONCE
     batch = read(body, most) if small else await context.aside(lambda: read(body, most))
     digest = None if key is None else hashlib.blake2b(body, digest_size=16).hexdigest()
-    done = await asyncio.wrap_future(context.deployment.submit(batch, key=key, digest=digest))
+    with context.writing():
+        done = await asyncio.wrap_future(context.deployment.submit(batch, key=key, digest=digest))
     return _answer(context, done)
 
 
@@ -88,7 +90,8 @@ _READERS = {JSON: decode_updates, ARROW: updates_of_arrow, FRAME: decode_frame}
 @post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
 async def swap(data: JSONBody[SwapBody], context: NamedDependency[ServiceContext]) -> AppliedAnswer:
     """A model of the registry takes over, as an entry of the log; the old one serves until then."""
-    done = await context.aside(lambda: context.deployment.swap(data.engine, data.model))
+    with context.writing():
+        done = await context.aside(lambda: context.deployment.swap(data.engine, data.model))
     return _answer(context, done)
 
 
@@ -99,4 +102,17 @@ async def snapshot(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
     return SnapshotAnswer(report.version, report.pause_s * 1e3)
 
 
-HANDLERS = (updates, swap, snapshot)
+@post("/v1/admin/drain", status_code=200, summary="Take no more writes")
+async def drain(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
+    """For a stop that is near: refuses writes from now on, answers those under way, and writes a snapshot.
+
+    Sources and training end; reads and streams go on. /readyz answers 503. Only a restart takes writes again.
+    """
+    context.is_draining = True
+    while context.writes:
+        await asyncio.sleep(_DRAIN_LOOK_S)
+    report = await context.aside(context.deployment.drain)
+    return SnapshotAnswer(report.version, report.pause_s * 1e3)
+
+
+HANDLERS = (updates, swap, snapshot, drain)
