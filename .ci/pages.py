@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/**/*.md", "benchmarks/results/**/*.md")
-ASSETS = ("docs/assets/*.svg", "docs/assets/*.css", "notebooks/*.ipynb")
+ASSETS = ("docs/assets/*.svg", "docs/assets/*.png", "docs/assets/*.css", "notebooks/*.ipynb")
 WORKER = ROOT / "docs" / "assets" / "worker.js"  # replaces a script that the builder's offline mode loads from outside
 OUTSIDE_WORKER = "https://unpkg.com/iframe-worker/shim"
 PACKAGES = {  # the page of each public package, and what it is for
@@ -150,7 +150,8 @@ def stage(folder: Path) -> None:
     for name, page in reference(exports()).items():
         write(folder / name, page)
     for path in (path for pattern in ASSETS for path in ROOT.glob(pattern)):
-        write(folder / path.relative_to(ROOT), path.read_text())
+        (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / path.relative_to(ROOT))
 
 
 def write(path: Path, text: str) -> None:

@@ -88,6 +88,13 @@ def test_links_to_sources_and_examples_lead_to_their_pages():
     assert pages.for_site(Path("docs/page.md"), page) == staged
 
 
+def test_every_picture_of_a_page_is_staged(tmp_path):
+    pages.stage(tmp_path / "docs")
+    for path in (tmp_path / "docs").rglob("*.md"):
+        for picture in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", path.read_text()):
+            assert (path.parent / picture).is_file(), (path, picture)
+
+
 def test_built_pages_are_checked(tmp_path):
     (tmp_path / "a.html").write_text(
         '<h1 id="x"></h1><a href="b.html#y"></a><a href="b.html#z"></a><a href="c.html"></a><a href="https://e.org"></a>'
