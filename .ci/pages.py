@@ -46,6 +46,7 @@ HEADING = re.compile(r"(#+) (.+)")
 
 
 SOURCE = re.compile(r"\]\((?:\.\./)*src/livegnn/([\w/]+)\.py\)")
+IN_THE_REPOSITORY = re.compile(r"\[[^\]]+\]\((?:\.\./)*((?:tests|deploy)/[^)\s]+)\)")
 EXAMPLES = re.compile(r"\]\(((?:\.\./)*examples)/\)")
 
 
@@ -134,9 +135,13 @@ def exports() -> dict[str, list[str]]:
 
 
 def for_site(relative: Path, page: str) -> str:
-    """The page with links to sources and examples led to the pages that the site has of them."""
+    """The page with links to sources and examples led to the pages that the site has of them.
+
+    Files that it does not have are shown as paths.
+    """
     up = "../" * (len(relative.parts) - 1)
     page = SOURCE.sub(lambda found: f"]({up}reference/livegnn.{found[1].replace('/', '.')}.md)", page)
+    page = IN_THE_REPOSITORY.sub(r"`\1`", page)
     return for_builder(EXAMPLES.sub(r"](\1/README.md)", page))
 
 
