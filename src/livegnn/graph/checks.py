@@ -10,6 +10,7 @@ Python lists of ints are taken for floats too; arrays of ints are not. datetime6
 
 from __future__ import annotations
 
+import datetime
 import numbers
 import operator
 import threading
@@ -108,6 +109,11 @@ def edge_time(where: str, name: str, value: object) -> int:
     """A time: an int64 other than the smallest, which stands for 'not given'."""
     if isinstance(value, np.datetime64):
         value = value.view(np.int64)
+    if isinstance(value, str | datetime.date):  # a datetime, and pandas' Timestamp, are dates
+        raise DtypeInvalid(
+            f"[{where}] expected {name} as an integer or a numpy.datetime64, got {value!r} of {type(value).__name__}; "
+            "convert it with numpy.datetime64(value, unit), in the unit of the other times"
+        )
     number = whole_number(where, name, value)
     if not INT64_MIN < number <= INT64_MAX:
         raise ValueInvalid(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -400,3 +401,11 @@ def test_ends_have_columns_and_a_name_is_one_column() -> None:
             read(given, dst=None)
     with pytest.raises(ValueInvalid, match="each column once, got 'dst' again"):
         Updates.from_pandas(pd.concat([frame, frame[["dst"]]], axis=1))
+
+
+@pytest.mark.parametrize("time", ["2026-05-01 10:00", pd.Timestamp("2026-05-01 10:00"), datetime.date(2026, 5, 1)])
+def test_a_date_as_a_time_of_one_edge_is_refused_with_the_way_to_convert_it(time: object) -> None:
+    updates = Updates()
+    with pytest.raises(DtypeInvalid, match=r"expected time as .*, got .*2026.* convert it with numpy.datetime64"):
+        updates.add_edge(0, 2, time=time)  # type: ignore[arg-type]
+    assert len(updates) == 0
