@@ -22,7 +22,8 @@ BATCH, CLIENTS = 1000, 8
 def run(options: Options, report: Report) -> None:
     """A row for each figure."""
     report.heading("Accepted to durable")
-    report.line(f"{world(options)}; fdatasync of 4 KiB in the temporary folder: {_sync_ms():.2f} ms (median).\n")
+    served = f"{world(options).name}, hidden width {world(options).hidden}"
+    report.line(f"{served}; fdatasync of 4 KiB in the temporary folder: {_sync_ms():.2f} ms (median).\n")
     report.columns(COLUMNS)
     with service_process(options) as (server, url), Worker(Clients, world(options)) as clients:
         clients.result()
