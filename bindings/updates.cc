@@ -224,7 +224,12 @@ void each_field(Visit&& visit) {
 // With row_width, -1 without a row, and with the rows, joined in the order of the updates.
 Columns buffer_columns(const UpdateBuffer& buffer) {
   const std::span<const Update> updates = buffer.updates();
+  std::size_t floats = 0;
+  for (const Update& update : updates) {
+    if (update.row >= 0) floats += static_cast<std::size_t>(update.row_width);
+  }
   std::vector<float> rows;
+  rows.reserve(floats);
   for (const Update& update : updates) {
     if (update.row >= 0) rows.insert(rows.end(), buffer.row(update), buffer.row(update) + update.row_width);
   }

@@ -62,7 +62,8 @@ void UpdateBuffer::extend(const UpdateBuffer& other) {
     updates_.push_back(other.updates_[i]);
     if (updates_.back().row >= 0) updates_.back().row += shift;
   }
-  for (std::size_t i = 0; i < row_floats; ++i) rows_.push_back(other.rows_[i]);
+  rows_.resize(rows_.size() + row_floats);
+  std::copy_n(other.rows_.data(), row_floats, rows_.data() + shift);
 }
 
 void BatchDelta::clear() {

@@ -91,6 +91,16 @@ class Updates:
                 f"[extend] expected Updates, got {type(other).__name__}; use from_arrow or from_pandas for tables"
             )
         unit = checks.same_unit(self._where("extend"), "times", self.time_unit, other.time_unit)
+        has_names = self._keys is not None or other._keys is not None or bool(other._types)
+        buffer = self._renamed(other) if has_names else other._buffer
+        start = len(self._buffer)
+        runs = [(start + first, start + last, adds) for first, last, adds in other._vertex_ops]
+        self._buffer.extend(buffer)
+        self._vertex_ops.extend(runs)
+        self.time_unit = unit
+
+    def _renamed(self, other: Updates) -> _native.UpdateBuffer:
+        """Another object's updates, with the places that its string ids and types have here."""
         buffer = _native.UpdateBuffer()
         buffer.extend(other._buffer)
         u, v = buffer.ids()
@@ -105,11 +115,7 @@ class Updates:
             named_types = (types < 0) & (types != _TYPE_UNSET)
             types[named_types] = np.array(codes, np.int32)[-1 - types[named_types]]
             buffer.set_types(types)
-        start = len(self._buffer)
-        runs = [(start + first, start + last, adds) for first, last, adds in other._vertex_ops]
-        self._buffer.extend(buffer)
-        self._vertex_ops.extend(runs)
-        self.time_unit = unit
+        return buffer
 
     # ---- edges, one at a time
 

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.errors import LiveGnnError, LogDamaged
+from livegnn.errors import LiveGnnError, LogDamaged, ValueInvalid
 from livegnn.graph import Updates
 from livegnn.graph.consumers import Recorded, Switch
 from livegnn.optional import need
@@ -49,6 +49,7 @@ _BATCH, _SWITCH = 1, 2  # the schema's version
 _VERSION_KEY, _TYPES_KEY, _SWITCH_KEY = b"livegnn.schema", b"livegnn.types", b"livegnn.switch"
 _NOTE_KEY = b"livegnn.note"
 _NO_VERTEX, _NO_EDGE = -1, -1
+_TEXT_BYTES_MAX = 2**31 - 1
 _UNSET_TIME, _UNSET_TYPE = -(2**63), -(2**31)
 _PLAIN = {  # column: (dtype, what stands for "not given")
     "weight": (np.float32, 1.0),
@@ -66,23 +67,51 @@ def encode(recorded: Recorded, note: bytes = b"") -> bytes:
     if isinstance(recorded, Switch):
         return _switch_payload(recorded, noted, arrow)
     columns, keys, types = recorded.to_columns()
-    parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
-    names = None if keys is None else arrow.array(keys, arrow.utf8())
+    parts: dict[str, Any] = {"kind": _column(arrow, columns["kind"])}
+    names = None if keys is None else _texts(arrow, keys)
     for name in ("u", "v"):
-        places = arrow.array(columns[name], mask=columns[name] == _NO_VERTEX)
+        places = _column(arrow, columns[name], columns[name] == _NO_VERTEX)
         parts[name] = places if names is None else arrow.DictionaryArray.from_arrays(places, names)
     for name, (_, unset) in _PLAIN.items():
         missing = columns["has_weight"] == 0 if name == "weight" else columns[name] == unset
         if not missing.all():
-            parts[name] = arrow.array(columns[name], mask=missing)
+            parts[name] = _column(arrow, columns[name], missing)
     widths = columns["row_width"]
     if (widths >= 0).any():
-        offsets = np.concatenate([[0], np.cumsum(np.maximum(widths, 0), dtype=np.int64)])
-        parts["row"] = arrow.LargeListArray.from_arrays(offsets, columns["rows"], mask=arrow.array(widths < 0))
+        ends = np.cumsum(np.maximum(widths, 0), dtype=np.int64)
+        rows = _column(arrow, columns["rows"])
+        buffers = [_valid(arrow, widths < 0), arrow.py_buffer(np.concatenate([[0], ends]))]
+        parts["row"] = arrow.Array.from_buffers(arrow.large_list(rows.type), len(widths), buffers, children=[rows])
     if columns["missing_ignore"].any():
-        parts["missing_ignore"] = arrow.array(columns["missing_ignore"] != 0)
+        ignore = arrow.py_buffer(np.packbits(columns["missing_ignore"] != 0, bitorder="little"))
+        parts["missing_ignore"] = arrow.Array.from_buffers(arrow.bool_(), len(widths), [None, ignore])
     metadata = noted | ({_TYPES_KEY: json.dumps(types).encode()} if types else {})
     return _payload(_BATCH, parts, metadata, arrow)
+
+
+# Arrays are made of their buffers: arrow.array() would copy the values, and import pandas in the first batch.
+
+
+def _column(arrow: Any, values: AnyArray, missing: BoolArray | None = None) -> Any:
+    valid = None if missing is None else _valid(arrow, missing)
+    kind = arrow.from_numpy_dtype(values.dtype)
+    return arrow.Array.from_buffers(kind, len(values), [valid, arrow.py_buffer(values)])
+
+
+def _valid(arrow: Any, missing: BoolArray) -> Any:
+    """The bitmap of what is there; None for all of it."""
+    return arrow.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+
+
+def _texts(arrow: Any, texts: list[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    if ends[-1] > _TEXT_BYTES_MAX:
+        raise ValueInvalid(
+            f"[append] expected ids of at most {_TEXT_BYTES_MAX} bytes in a batch, got {ends[-1]}; split the batch"
+        )
+    buffers = [None, arrow.py_buffer(ends.astype(np.int32)), arrow.py_buffer(b"".join(encoded))]
+    return arrow.Array.from_buffers(arrow.utf8(), len(texts), buffers)
 
 
 def _switch_payload(switch: Switch, noted: dict[bytes, bytes], arrow: Any) -> bytes:
@@ -174,12 +203,12 @@ def _updates_of(batch: Any, arrow: Any) -> Updates:
     for name, (dtype, unset) in _PLAIN.items():
         columns[name] = _values(there[name], unset) if name in there else np.full(count, unset, dtype)
     columns["has_weight"] = _given(there.get("weight"), count).astype(np.uint8)
-    ignore = there["missing_ignore"].to_numpy(zero_copy_only=False) if "missing_ignore" in there else np.zeros(count)
+    ignore = _bits(there["missing_ignore"], 1) if "missing_ignore" in there else np.zeros(count)
     columns["missing_ignore"] = ignore.astype(np.uint8)
     columns["row_width"], columns["rows"] = np.full(count, -1, np.int32), np.empty(0, np.float32)
     if "row" in there:
         columns["row_width"] = _values(there["row"].value_lengths(), -1).astype(np.int32)
-        columns["rows"] = np.ascontiguousarray(there["row"].flatten().to_numpy(zero_copy_only=False))
+        columns["rows"] = _values(there["row"].flatten(), np.nan)
     return Updates.from_columns(columns, keys, _type_names(batch.schema.metadata.get(_TYPES_KEY, b"[]")))
 
 
@@ -229,13 +258,28 @@ def _ids_into(columns: dict[str, AnyArray], there: dict[str, Any], arrow: Any) -
     return keys
 
 
+# Their buffers are read as they are: to_numpy() would import pandas.
+
+
 def _values(column: Any, unset: float) -> AnyArray:
     """A column as an array of its own dtype, contiguous and writable, nulls as `unset`."""
-    filled = column.fill_null(unset) if column.null_count else column
-    return np.array(filled.to_numpy(zero_copy_only=False))
+    dtype = np.dtype(column.type.to_pandas_dtype())
+    values = np.empty(len(column), dtype)
+    if len(column):
+        values[:] = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
+    if column.null_count:
+        values[~_bits(column, 0)] = unset
+    return values
+
+
+def _bits(column: Any, place: int) -> BoolArray:
+    """One of a column's buffers that holds a bit for each value."""
+    packed = np.frombuffer(column.buffers()[place] or b"", np.uint8)
+    bits = np.unpackbits(packed, bitorder="little", count=column.offset + len(column))
+    return bits[column.offset :].astype(np.bool_)
 
 
 def _given(column: Any, count: int) -> BoolArray:
-    if column is None:
-        return np.zeros(count, np.bool_)
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if column is None or column.null_count == 0:
+        return np.full(count, column is not None)
+    return _bits(column, 0)
