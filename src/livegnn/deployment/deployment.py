@@ -31,11 +31,12 @@ from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
-from livegnn.deployment.note import Note
+from livegnn.deployment.note import Note, decode_note
 from livegnn.deployment.pipes.pipes import Pipes
 from livegnn.deployment.places import KeptPlaces, SourceMove
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.release import log_options, release_entries
+from livegnn.deployment.replayed import SwitchedParts, engines_can_wait
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
 from livegnn.deployment.vector_index import VectorIndex
@@ -43,7 +44,7 @@ from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, Version
 from livegnn.graph import Graph, Updates
 from livegnn.graph.saved import CapturedGraph
 from livegnn.inference import Engine, Readout, storage
-from livegnn.log import UpdateEntry, UpdateLog, open_log
+from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
 from livegnn.models.model import Model
 from livegnn.sampling import PreSampler, SampleServer
 from livegnn.temporal.engine import TemporalEngine
@@ -148,11 +149,15 @@ class Deployment:
             keys.restore(captured.keys)
             self._places.move(captured.sources)
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
+        self._snapshot_version = self.graph.version
         stored = {} if captured is None else captured.engines
         temporal = {} if captured is None else captured.temporal
         newest = snapshots.newest_manifest(self.data)  # not that of `captured` where a sink is behind
         self._recorded = set() if newest is None else {*newest.engines, *newest.temporal}  # the history has their model
         self._recorded_version = -1 if newest is None else newest.version
+        if engines_can_wait(self.config) and self.log.tail > offset:
+            stored = self._replayed(stored)
+            offset = self.offset
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
@@ -162,7 +167,6 @@ class Deployment:
         stack.callback(self.explanations.close)
         if captured is None:
             snapshots.write(self.data, self._capture())
-        self._snapshot_version = self.graph.version
         stack.callback(self.pipes.close)
         self.pipes.follow(self.hub, self.graph)
         self._attachment = stack.enter_context(self.log.attach(self.graph, at=offset))
@@ -190,6 +194,21 @@ class Deployment:
         for one in self.config.index:
             self.indexes[one.name] = index = VectorIndex(self.engine(one.engine), one)
             stack.callback(index.stop)
+
+    def _replayed(self, stored: Mapping[str, snapshots.EnginePart]) -> Mapping[str, snapshots.EnginePart]:
+        """Applies the log's tail to the graph; the engines' parts after it."""
+        switched = SwitchedParts(self.config, stored)
+
+        def seen(entry: UpdateEntry) -> None:
+            note = decode_note(entry.note, entry.offset)
+            self._keys.add(note.requests, self.graph.version)
+            self._places.move(note.sources)
+            switched.follow(note, entry)
+            if note.engine:
+                self._note_recorded(note.engine)
+
+        replay(self.log, self.graph, self.offset, seen=seen)
+        return switched.parts
 
     def _newest_snapshot(self) -> snapshots.Captured | None:
         """The newest one; with sinks, the newest that is not after the one that is behind most, if there is one.

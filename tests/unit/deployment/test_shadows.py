@@ -210,12 +210,13 @@ def test_one_that_is_back_is_explained_anew(place):
 
 def test_a_new_engine_that_the_logs_tail_does_not_fit_says_how_it_comes_in(place):
     served, late = {"name": "scores", "model": "served"}, {"name": "late", "model": "next/1"}
+    every_batch = {"explain": {"record": "always"}}  # engines take part in the replay
     one = deployment(place, engine=[served]).start()
     one.apply(large())
     abandon(one)
     with pytest.raises(UsageError, match="expected late, new in the configuration"):
-        deployment(place, engine=[served, late]).start()
-    with deployment(place, engine=[served]):
+        deployment(place, engine=[served, late], **every_batch).start()
+    with deployment(place, engine=[served], snapshots={"at_close": False}):
         pass
-    with deployment(place, engine=[served, late]) as again:
+    with deployment(place, engine=[served, late]) as again:  # made on the graph after it
         again.engine("late").verify()
