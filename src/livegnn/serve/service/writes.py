@@ -17,7 +17,7 @@ from livegnn.deployment.keys import KEY_LENGTH_MAX
 from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import decode_updates
 from livegnn.serve.service.arrow_bodies import updates_of_arrow
-from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
+from livegnn.serve.service.bodies import EXAMPLE_UPDATES, AppliedAnswer, SnapshotAnswer, SwapBody
 from livegnn.serve.service.context import ServiceContext
 from livegnn.serve.service.forms import ARROW, FRAME
 from livegnn.serve.update_frames import decode_updates as decode_frame
@@ -36,7 +36,7 @@ class _UpdatesOperation(Operation):
     """Describes the body, which the route reads itself, since it may be Arrow or a frame."""
 
     def __post_init__(self) -> None:
-        items = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
+        items = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT), examples=[EXAMPLE_UPDATES])
         batch = Schema(type=OpenAPIType.OBJECT, properties={"updates": items}, required=["updates"])
         stream = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
         content = {JSON: OpenAPIMediaType(schema=batch)}
