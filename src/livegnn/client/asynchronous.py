@@ -18,6 +18,7 @@ from livegnn.client.replies import (
     LinksReply,
     ModelsReply,
     NextReply,
+    PipesReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -264,6 +265,10 @@ class AsyncClient:
     async def models(self) -> ModelsReply:
         """Models in use, in the registry, and what shadows have found."""
         return await self._do(ServiceCall("GET", "/v1/models", parser(ModelsReply)))
+
+    async def pipes(self) -> PipesReply:
+        """Where each source and sink stands, and what it waits for."""
+        return await self._do(ServiceCall("GET", "/v1/pipes", parser(PipesReply)))
 
     async def health(self) -> HealthReply:
         """Whether the process answers."""

@@ -17,6 +17,7 @@ from livegnn.client.replies import (
     LinksReply,
     ModelsReply,
     NextReply,
+    PipesReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -263,6 +264,10 @@ class Client:
     def models(self) -> ModelsReply:
         """Models in use, in the registry, and what shadows have found."""
         return self._do(ServiceCall("GET", "/v1/models", parser(ModelsReply)))
+
+    def pipes(self) -> PipesReply:
+        """Where each source and sink stands, and what it waits for."""
+        return self._do(ServiceCall("GET", "/v1/pipes", parser(PipesReply)))
 
     def health(self) -> HealthReply:
         """Whether the process answers."""

@@ -128,6 +128,26 @@ def test_every_verb_says_what_the_engine_says(tmp_path):
         assert client.version() == 3
 
 
+def test_pipes_are_those_of_the_deployment(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"u": 1, "v": 2}\n')
+    source = {"name": "files", "kind": "jsonl", "path": str(tmp_path / "in")}
+    source["update"] = [{"op": "add_edge", "u": "u", "v": "v"}]
+    sink = {"name": "out", "kind": "parquet", "path": str(tmp_path / "out")}
+
+    async def pipes(url):
+        async with lg.AsyncClient(url) as client:
+            return await client.pipes()
+
+    with served(tmp_path, source=[source], sink=[sink]) as (live, url), lg.Client(url) as client:
+        live.wait(1, timeout=120)
+        said = client.pipes()
+        assert said.version == live.version == 1
+        assert [(one["name"], one["kind"], one["records"]) for one in said.sources] == [("files", "jsonl", 1)]
+        assert [(one["name"], one["state"]) for one in said.sinks] == [("out", "running")]
+        assert asyncio.run(pipes(url)).sources == said.sources
+
+
 def test_the_same_with_asyncio(tmp_path):
     async def work(url, live):
         async with lg.AsyncClient(url) as client:
