@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from livegnn.deployment.config import DeploymentConfig, EngineConfig
+from livegnn.deployment.config import SHADOW_SUFFIX, DeploymentConfig, EngineConfig
 from livegnn.deployment.registry import Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.snapshots import EngineEntry, EnginePart
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.report import RoundReport
 
-SHADOW_SUFFIX = ".shadow"
 _log = logging.getLogger("livegnn")
 
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from livegnn.deployment import snapshots
 from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
-from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
-from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.config import FILE_NAME, SHADOW_SUFFIX, DeploymentConfig, checked_config, read_config
+from livegnn.deployment.consumers import Consumers
 from livegnn.deployment.events import emit
 from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
