@@ -156,7 +156,7 @@ class Deployment:
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
-        self.consumers.replaced = self.hub.replaced
+        self.consumers.on_replaced.append(self.hub.replaced)
         stack.callback(self.hub.close)
         self.explanations = Explanations(self.consumers.engines, self.config.explain)
         stack.callback(self.explanations.close)
@@ -413,6 +413,10 @@ class Deployment:
     def key_of(self, model: Model) -> str:
         """The registry key of a model that an engine, or a snapshot of it, has."""
         return self.consumers.key_of(model)
+
+    def on_replaced(self, callback: Callable[[str], object]) -> None:
+        """Calls callback(name), under the graph's lock, after a shadow was set aside, or is back as another engine."""
+        self.consumers.on_replaced.append(callback)
 
     def engine(self, name: str) -> Engine:
         """The engine of that name. Raises: UsageError."""

@@ -248,5 +248,5 @@ def _series(windows: ActivityWindows, after: int) -> SeriesStats:
         p50_ms=[one.p50_ms for one in ticks],
         p99_ms=[one.p99_ms for one in ticks],
         waiting=[one.waiting for one in ticks],
-        changed={name: [one.changed[name] for one in ticks] for name in windows.changed},
+        changed={name: [one.changed.get(name, 0) for one in ticks] for name in list(windows.changed)},
     )
