@@ -268,11 +268,12 @@ class Deployment:
             self.pipes.close()
             self._snapshot_due.set()
             self._watcher.join()
-            if self.config.snapshots.at_close and self.graph.version != self._snapshot_version:
-                try:
-                    self._write_snapshot()
-                except LiveGnnError:
-                    _log.exception("[close] the snapshot failed; the next start replays the log instead")
+            with self._snapshot_lock:  # one of another thread ends before what it reads is closed
+                if self.config.snapshots.at_close and self.graph.version != self._snapshot_version:
+                    try:
+                        self._write_snapshot()
+                    except LiveGnnError:
+                        _log.exception("[close] the snapshot failed; the next start replays the log instead")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -485,8 +486,7 @@ class Deployment:
 
         Raises:  UsageError when closed; StorageFailed where the disk refuses.
         """
-        self._refuse_closed("snapshot")
-        return self._write_snapshot()
+        return self._snapshot("snapshot")
 
     def drain(self) -> SnapshotReport:
         """Ends sources and training, after what they have under way, and writes a snapshot; for a stop that is near.
@@ -496,15 +496,20 @@ class Deployment:
         self._refuse_closed("drain")
         self.pipes.stop_sources()
         self.consumers.end_training()
-        return self._write_snapshot()
+        return self._snapshot("drain")
+
+    def _snapshot(self, where: str) -> SnapshotReport:
+        with self._snapshot_lock:
+            self._refuse_closed(where)  # also one that was closed meanwhile
+            return self._write_snapshot()
 
     def _write_snapshot(self) -> SnapshotReport:
-        with self._snapshot_lock:
-            captured = self._capture()
-            folder = snapshots.write(self.data, captured)
-            snapshots.prune(self.data, self.config.snapshots.keep)
-            self._snapshot_version = captured.version
-            release_entries(self.log, self.data, self.config.log)
+        """With the lock of snapshots."""
+        captured = self._capture()
+        folder = snapshots.write(self.data, captured)
+        snapshots.prune(self.data, self.config.snapshots.keep)
+        self._snapshot_version = captured.version
+        release_entries(self.log, self.data, self.config.log)
         pause_ms = round(captured.pause_s * 1e3, 1)
         text = f"[snapshot] version {captured.version}, writes paused for {pause_ms} ms"
         emit("snapshot", text, version=captured.version, pause_ms=pause_ms)
@@ -528,12 +533,13 @@ class Deployment:
             self._snapshot_due.clear()
             if self._state != "open":
                 return
-            if self.graph.version - self._snapshot_version < self.config.snapshots.every_entries:
-                continue
-            try:
-                self._write_snapshot()
-            except Exception:  # the next one is tried when it is due
-                _log.exception("[snapshot] failed; the log has all that it would hold")
+            with self._snapshot_lock:
+                if self.graph.version - self._snapshot_version < self.config.snapshots.every_entries:
+                    continue
+                try:
+                    self._write_snapshot()
+                except Exception:  # the next one is tried when it is due
+                    _log.exception("[snapshot] failed; the log has all that it would hold")
 
     def _refuse_closed(self, where: str) -> None:
         if self._state != "open":
