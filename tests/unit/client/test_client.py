@@ -98,6 +98,23 @@ def test_times_may_be_dates():
             updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": wrong}], 9)
 
 
+@pytest.mark.parametrize(("unit", "number"), [("ns", 10**9), ("s", 1), ("us", 10**6), (None, 10**6)])
+def test_dates_count_in_the_unit_of_the_graphs_times(unit, number):
+    times = np.zeros(1, np.int64 if unit is None else f"datetime64[{unit}]")
+    graph = lg.Graph(np.zeros((2, 1), np.float32), [0], [1], time=times)
+    assert graph.host.time_unit == unit
+    graph.apply(updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": "1970-01-01T00:00:01"}], 9, unit))
+    assert graph.edges()["time"].tolist() == [0, number]
+
+
+@pytest.mark.parametrize(
+    ("unit", "date"), [("D", "2026-03-01T12:00"), ("s", "2026-03-01T12:00:00.5"), ("ns", "9999-01-01")]
+)
+def test_a_date_that_the_unit_does_not_hold_is_refused(unit, date):
+    with pytest.raises(Refused, match=f"the unit of the graph's times, holds, got {date}"):
+        updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": date}], 9, unit)
+
+
 def test_every_verb_says_what_the_engine_says(tmp_path):
     sampler = {"name": "near", "query": lg.query().out().sample(3).to_text()}
     readout = {"name": "all", "engine": "scores"}

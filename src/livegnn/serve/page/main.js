@@ -1,6 +1,6 @@
 // The page of a service: asks GET /v1/stats once a second, follows GET /v1/changes, and shows what they say.
 
-import { Refusal, getJson, keepToken } from "./api.js";
+import { Refusal, getJson, keepToken, whole } from "./api.js";
 import { byId, el, setText, show } from "./dom.js";
 import * as format from "./format.js";
 import { Flips, showMemory, showModels, showMost } from "./lists.js";
@@ -24,7 +24,7 @@ const view = {
     const trimmed = String(text).trim();
     if (view.graph.ids === "text") return trimmed || null;
     if (!/^-?\d+$/.test(trimmed)) return trimmed || null;
-    return Number.isSafeInteger(Number(trimmed)) ? Number(trimmed) : BigInt(trimmed);
+    return whole(trimmed);
   },
 
   select(vertex, type = view.type) {

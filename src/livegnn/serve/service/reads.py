@@ -137,7 +137,8 @@ async def what_if(data: JSONBody[WhatIfBody], context: NamedDependency[ServiceCo
     """Predictions now, and as they would be after a batch that is not applied. Writes wait meanwhile."""
     await context.reached(data.at_least, data.timeout_ms)
     name, engine = context.engine(data.engine)
-    ids, updates = context.checked(data.ids), updates_of(data.updates, context.limits.updates_max)
+    ids, unit = context.checked(data.ids), context.deployment.graph.host.time_unit
+    updates = updates_of(data.updates, context.limits.updates_max, unit)
 
     def work() -> WhatIfAnswer:
         with context.deployment.graph.host.lock:
