@@ -189,9 +189,10 @@ class AsyncClient:
         *,
         engine: str | None = None,
         vertex_type: str | None = None,
+        output: str | None = None,
     ) -> WhatIfReply:
         """Predictions now, and as they would be after a batch that is not applied."""
-        of = {"engine": engine, "vertex_type": vertex_type}
+        of = {"engine": engine, "vertex_type": vertex_type, "output": output}
         updates = items_of(updates)
         return await self._do(reads("/v1/what-if", WhatIfReply, updates=updates, ids=list(ids), **of))
 

@@ -188,9 +188,10 @@ class Client:
         *,
         engine: str | None = None,
         vertex_type: str | None = None,
+        output: str | None = None,
     ) -> WhatIfReply:
         """Predictions now, and as they would be after a batch that is not applied."""
-        of = {"engine": engine, "vertex_type": vertex_type}
+        of = {"engine": engine, "vertex_type": vertex_type, "output": output}
         updates = items_of(updates)
         return self._do(reads("/v1/what-if", WhatIfReply, updates=updates, ids=list(ids), **of))
 

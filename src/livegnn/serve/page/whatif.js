@@ -80,7 +80,7 @@ export class WhatIf {
     const { view } = this, answer = byId("whatif-answer");
     const ids = byId("whatif-ids").value.split(/[\s,;]+/).filter(Boolean).map((each) => view.parsed(each));
     try {
-      const found = await postJson("/v1/what-if", { engine: view.engine, ids, updates: this.updates(), ...(view.type ? { vertex_type: view.type } : {}) });
+      const found = await postJson("/v1/what-if", { engine: view.engine, ids, updates: this.updates(), ...(view.type ? { vertex_type: view.type } : {}), ...(view.output ? { output: view.output } : {}) });
       answer.replaceChildren(this.answered(found, ids));
     } catch (error) {
       answer.replaceChildren(el("p", { class: "refusal", text: error instanceof Refusal ? error.message : "The service does not answer. Ask again when it does." }));

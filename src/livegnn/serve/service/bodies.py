@@ -48,6 +48,7 @@ class WhatIfBody(EngineBody, kw_only=True):
     updates: Annotated[list[dict[str, Any]], Meta(examples=[EXAMPLE_UPDATES])]
     ids: Ids
     vertex_type: str | None = None
+    output: str | None = None
 
 
 class SwapBody(RequestBody, kw_only=True):
