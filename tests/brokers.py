@@ -1,9 +1,12 @@
-"""Brokers for tests: the real NATS server on a free port, and librdkafka's mock of a Kafka cluster."""
+"""Brokers for tests: the real NATS server on a free port, and librdkafka's mock of a Kafka cluster, which KafkaGate
+lets go away and come back."""
 
+import contextlib
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -58,3 +61,57 @@ class MockKafka:
             assert time.monotonic() < deadline, f"the mock cluster makes no topic {name}"
             time.sleep(0.02)
         return f"kafka://{self.address}/{name}"
+
+
+class KafkaGate:
+    """The one way to a MockKafka, whose records stay while the gate is closed.
+
+    The mock names its own address to clients. An answer goes through with the gate's port in its place, of the same
+    length.
+    """
+
+    def __init__(self, kafka):
+        host, port = kafka.address.split(":")
+        self._kafka, self._target, self._sockets = kafka, (host, int(port)), []
+        self.port = 0
+        self.open()
+        self._theirs, self._ours = (host.encode() + number.to_bytes(4, "big") for number in (int(port), self.port))
+
+    def url(self, name):
+        return self._kafka.url(name).replace(self._kafka.address, f"{self._target[0]}:{self.port}")
+
+    def open(self):
+        self._listener = socket.create_server((self._target[0], self.port))
+        self.port = self._listener.getsockname()[1]
+        self._sockets = [self._listener]
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def close(self):
+        """As a broker that ends: connections break, and new ones are refused."""
+        for one in self._sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self, listener):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                broker = socket.create_connection(self._target)
+                self._sockets += [client, broker]
+                threading.Thread(target=self._asks, args=(client, broker), daemon=True).start()
+                threading.Thread(target=self._answers, args=(broker, client), daemon=True).start()
+
+    def _asks(self, client, broker):
+        with contextlib.suppress(OSError):
+            while data := client.recv(1 << 16):
+                broker.sendall(data)
+            broker.shutdown(socket.SHUT_RDWR)
+
+    def _answers(self, broker, client):
+        """Answer by answer: four bytes of length, and as many."""
+        with contextlib.suppress(OSError), broker.makefile("rb") as answers:
+            while head := answers.read(4):
+                answer = answers.read(int.from_bytes(head, "big"))
+                client.sendall(head + answer.replace(self._theirs, self._ours))
+            client.shutdown(socket.SHUT_RDWR)

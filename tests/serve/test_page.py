@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -20,24 +18,12 @@ from livegnn.deployment import Registry
 from livegnn.serve.runner import background_app
 from livegnn.serve.service.access import AccessToken, new_token
 from livegnn.serve.service.app import service
+from tests.serve.seen import Seen, get, in_time
 from tests.unit.deployment.world import deployment, model, prepared
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
-WAIT_MS = 120_000
 VERTICES = 30
 ENGINES = {"engine": [{"name": "scores", "model": "fraud", "shadow": "other"}, {"name": "risk", "model": "risk"}]}
 ENGINES["changes"] = {"ping_ms": 500}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # which does not work for root
-    with sync_api.sync_playwright() as playwright:
-        one = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        yield one
-        one.close()
 
 
 @contextmanager
@@ -54,48 +40,6 @@ def served(folder, **options):
 def world(tmp_path_factory):
     with served(tmp_path_factory.mktemp("page")) as found:
         yield found
-
-
-class Seen:
-    """A page, and what went wrong on it."""
-
-    def __init__(self, browser, url, *, width=1280, height=900, scheme="light", place=""):
-        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        self.context.set_default_timeout(WAIT_MS)
-        self.page = self.context.new_page()
-        self.faults, self.hosts, self.url = [], set(), url
-        self.page.on("console", lambda said: self.faults.append(said.text) if said.type != "log" else None)
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        self.page.goto(url + "/" + place)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.context.close()
-
-    def text(self, selector):
-        return self.page.inner_text(selector).strip()
-
-    def texts(self, selector):
-        return [each.strip() for each in self.page.locator(selector).all_inner_texts()]
-
-    def cells(self, rows):
-        """Of each row, the text of each cell."""
-        return self.page.eval_on_selector_all(
-            rows, "rows => rows.map((r) => [...r.children].map((c) => c.textContent))"
-        )
-
-    def until(self, condition, argument=None):
-        self.page.wait_for_function(condition, arg=argument, timeout=WAIT_MS)
-
-    def until_version(self, version):
-        self.until("v => document.getElementById('n-version').textContent === v", f"{version:,}")
-
-    def is_live(self):
-        self.until("() => document.getElementById('state').dataset.state === 'live'")
-        self.until("() => document.getElementById('flips-scroll').dataset.state === 'open'")
 
 
 def move(live, rng, count=1):
@@ -122,10 +66,6 @@ def streaming(live):
     finally:
         stop.set()
         thread.join()
-
-
-def get(url, path):
-    return httpx.get(url + path, timeout=60).raise_for_status().json()
 
 
 def digits(value, most=2):
@@ -202,18 +142,6 @@ def test_numbers_move_while_a_stream_runs_and_equal_the_api_when_it_rests(browse
         shown_flips(seen, url, began, live.version)
         in_time(lambda: shown_numbers(seen, get(url, "/v1/stats")))  # sizes are up to five seconds old
         assert seen.faults == []
-
-
-def in_time(check, seconds=60):
-    """Repeats a check until it holds."""
-    began = time.monotonic()
-    while True:
-        try:
-            return check()
-        except AssertionError:
-            if time.monotonic() - began > seconds:
-                raise
-            time.sleep(0.5)
 
 
 def shown_numbers(seen, stats):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from urllib.parse import quote
+
+import httpx
 import numpy as np
 import pytest
 
@@ -9,6 +13,8 @@ import livegnn as lg
 from livegnn.deployment import Registry
 from livegnn.deployment.config_explain import ExplainConfig
 from livegnn.deployment.explanations import Explanations
+from livegnn.serve.runner import background_app
+from livegnn.serve.service.access import AccessToken, new_token
 from livegnn.serve.service.app import service
 from tests.serve.client import Client
 from tests.unit.deployment.world import deployment, edge, prepared
@@ -107,15 +113,43 @@ def test_a_swap_begins_anew(live, client, tmp_path):
     assert said(client.get("/v1/explain/2"))["change"]["version"] == live.version
 
 
-def test_text_ids_with_any_sign_are_found(tmp_path):
+NAMES = ["ann", "bob/7", "c d", "end/", "two//in", "/first", "/", "//", "50%", "%2F", "é?#&+"]
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Each name has the one before it as its in-neighbour."""
+
     def graph():
-        names = ["ann", "bob/7", "c d"]
-        return lg.Graph(np.ones((3, 4), np.float32), ["ann", "c d"], ["bob/7", "bob/7"], ids=names)
+        x = np.random.default_rng(0).normal(size=(len(NAMES), 4)).astype(np.float32)
+        return lg.Graph(x, NAMES[:-1], NAMES[1:], ids=NAMES)
 
     with deployment(prepared(tmp_path), graph) as live:
-        got = said(Client(service(live)).get("/v1/explain/bob%2F7"))
-        assert got["vertex"] == "bob/7"
-        assert {each["vertex"] for each in got["aggregations"][0]["in_neighbours"]} == {"ann", "c d"}
+        yield live
+
+
+def near(found):
+    return [each["vertex"] for each in found["aggregations"][0]["in_neighbours"]]
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_text_ids_with_any_sign_are_found(named, name):
+    got = said(Client(service(named)).get(f"/v1/explain/{quote(name, safe='')}"))
+    assert (got["vertex"], near(got)) == (name, [NAMES[NAMES.index(name) - 1]])
+
+
+def test_they_are_found_over_a_connection_and_with_a_token(named):
+    token, sha256 = new_token()
+    guarded = service(named, tokens=[AccessToken("a", sha256)])
+    with background_app(guarded, for_others=False) as url, lg.Client(url, token) as client:
+        for before, name in itertools.pairwise(NAMES):
+            found = client.explain(name)
+            assert found.vertex == name
+            assert [each["vertex"] for each in found.aggregations[0]["in_neighbours"]] == [before]
+        for path in ("two//in", "end/", "", "/"):
+            assert (
+                httpx.get(f"{url}/v1/explain/{path}", headers={"authorization": f"Bearer {token}"}).status_code == 404
+            )
 
 
 @pytest.mark.parametrize(

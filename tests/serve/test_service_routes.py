@@ -16,6 +16,7 @@ import pytest
 import livegnn as lg
 from livegnn.deployment import Registry
 from livegnn.errors import LogUnavailable, Overloaded, UsageError, ValueInvalid
+from livegnn.models import ir
 from livegnn.serve.limits import Limits
 from livegnn.serve.runner import background_app
 from livegnn.serve.service.access import AccessToken, new_token
@@ -117,6 +118,20 @@ def test_what_if_changes_nothing(live, client):
     assert (found["now"], found["then"]) == (engine.predict([2, 3]).tolist(), then)
     assert (live.version, engine.state_digest()) == (0, digest)
     assert kind(client.post("/v1/what-if", {"ids": [2], **add(1, 1000)}), 404) == "VertexUnknown"
+
+
+def test_what_if_of_a_model_with_several_results_names_one(tmp_path):
+    x = ir.Input(4)
+    both = ir.Concat((ir.Propagate(x, "mean"), x))
+    Registry(tmp_path / "models").add("two", lg.Model.from_output(both, outputs={"a": (0, 4), "b": (4, 8)}))
+    with deployment(tmp_path, engine=[{"name": "scores", "model": "two"}]) as one:
+        client, engine = Client(service(one)), one.engine("scores")
+        for output in ("a", "b"):
+            found = said(client.post("/v1/what-if", {"ids": [2, 3], "output": output, **add(1, 2)}))
+            assert found["now"] == engine.predict([2, 3], output=output).tolist()
+            with engine.what_if(edge(1, 2)) as view:
+                assert found["then"] == view.predict([2, 3], output=output).tolist()
+        assert kind(client.post("/v1/what-if", {"ids": [2], **add(1, 2)}), 409) == "UsageError"
 
 
 @pytest.mark.parametrize("metric", ["dot", "cosine", "l2", "model"])

@@ -44,3 +44,42 @@ def test_the_page_goes_on(live):
         assert found["engines"][0]["shadow"]["model"] == "next/1"
         live.swap("scores.shadow", "next/1")
         live.apply(edge(1, 2))
+
+
+def counted(client):
+    lines = client.get("/metrics").text.splitlines()
+    return int(next(line for line in lines if line.startswith(SHADOW_COUNT)).split()[-1])
+
+
+SHADOW_COUNT = 'livegnn_changed_outputs_total{engine="scores.shadow"}'
+
+
+def test_one_that_is_back_is_counted(live):
+    client = Client(app := service(live))
+    windows = app.context.stats.windows
+    live.apply(edge(1, 2))
+    windows.tick()
+    live.apply(large())
+    windows.tick()
+    before = counted(client)
+    assert before > 0
+    live.swap("scores.shadow", "next/1")
+    changed = []
+    live.engine("scores.shadow").on_change(lambda changes: changed.append(len(changes)))
+    for k in range(3):
+        live.apply(edge(k, 2 * k))
+    windows.tick()
+    assert counted(client) == before + sum(changed) > before
+    assert client.get("/v1/stats").json()["series"]["changed"]["scores.shadow"] == [before, 0, sum(changed)]
+
+
+def test_one_that_was_aside_before_the_service_is_counted_when_it_is_back(live):
+    live.apply(large())
+    client = Client(app := service(live))
+    windows = app.context.stats.windows
+    windows.tick()
+    live.swap("scores.shadow", "next/1")
+    live.apply(edge(1, 2))
+    windows.tick()
+    assert counted(client) > 0
+    assert client.get("/v1/stats").json()["series"]["changed"]["scores.shadow"] == [0, counted(client)]

@@ -18,6 +18,7 @@ from livegnn.client.replies import (
     LinksReply,
     ModelsReply,
     NextReply,
+    PipesReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -188,9 +189,10 @@ class AsyncClient:
         *,
         engine: str | None = None,
         vertex_type: str | None = None,
+        output: str | None = None,
     ) -> WhatIfReply:
         """Predictions now, and as they would be after a batch that is not applied."""
-        of = {"engine": engine, "vertex_type": vertex_type}
+        of = {"engine": engine, "vertex_type": vertex_type, "output": output}
         updates = items_of(updates)
         return await self._do(reads("/v1/what-if", WhatIfReply, updates=updates, ids=list(ids), **of))
 
@@ -264,6 +266,10 @@ class AsyncClient:
     async def models(self) -> ModelsReply:
         """Models in use, in the registry, and what shadows have found."""
         return await self._do(ServiceCall("GET", "/v1/models", parser(ModelsReply)))
+
+    async def pipes(self) -> PipesReply:
+        """Where each source and sink stands, and what it waits for."""
+        return await self._do(ServiceCall("GET", "/v1/pipes", parser(PipesReply)))
 
     async def health(self) -> HealthReply:
         """Whether the process answers."""

@@ -113,6 +113,14 @@ class ModelsReply(NamedTuple):
     shadows: dict[str, dict[str, Any]]
 
 
+class PipesReply(NamedTuple):
+    """Where each source and sink stands, as docs/pipes.md lists it: their "name", "kind", "state", "error", ..."""
+
+    version: int
+    sources: list[dict[str, Any]]
+    sinks: list[dict[str, Any]]
+
+
 class HealthReply(NamedTuple):
     """The process answers; version: the newest that can be read."""
 

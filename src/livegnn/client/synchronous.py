@@ -17,6 +17,7 @@ from livegnn.client.replies import (
     LinksReply,
     ModelsReply,
     NextReply,
+    PipesReply,
     PredictionsReply,
     RowsReply,
     ScoresReply,
@@ -187,9 +188,10 @@ class Client:
         *,
         engine: str | None = None,
         vertex_type: str | None = None,
+        output: str | None = None,
     ) -> WhatIfReply:
         """Predictions now, and as they would be after a batch that is not applied."""
-        of = {"engine": engine, "vertex_type": vertex_type}
+        of = {"engine": engine, "vertex_type": vertex_type, "output": output}
         updates = items_of(updates)
         return self._do(reads("/v1/what-if", WhatIfReply, updates=updates, ids=list(ids), **of))
 
@@ -263,6 +265,10 @@ class Client:
     def models(self) -> ModelsReply:
         """Models in use, in the registry, and what shadows have found."""
         return self._do(ServiceCall("GET", "/v1/models", parser(ModelsReply)))
+
+    def pipes(self) -> PipesReply:
+        """Where each source and sink stands, and what it waits for."""
+        return self._do(ServiceCall("GET", "/v1/pipes", parser(PipesReply)))
 
     def health(self) -> HealthReply:
         """Whether the process answers."""

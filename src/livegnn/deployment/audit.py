@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from livegnn.deployment import snapshots
-from livegnn.deployment.consumers import SHADOW_SUFFIX
+from livegnn.deployment.config import SHADOW_SUFFIX
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import KeptKeys
 from livegnn.deployment.note import decode_note

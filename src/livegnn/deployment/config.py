@@ -24,6 +24,7 @@ from livegnn.errors import FileMissing, ValueInvalid
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+SHADOW_SUFFIX = ".shadow"  # of an engine's name
 FILE_NAME = "livegnn.toml"
 
 
@@ -208,7 +209,8 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
                 f"[{where}] expected the model of sampler {sampler.name!r} as NAME/VERSION, got {sampler.model!r}; no "
                 "entry of the log says which version answers, so name it"
             )
-    check_pipes(where, config.source, config.sink, tuple(one.name for one in config.engine))
+    shadows = tuple(one.name + SHADOW_SUFFIX for one in config.engine if one.shadow)
+    check_pipes(where, config.source, config.sink, tuple(one.name for one in config.engine), shadows)
     return config
 
 

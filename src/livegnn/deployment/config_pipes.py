@@ -84,7 +84,7 @@ class SinkConfig(_PipeTable, frozen=True, kw_only=True):
 
     name: _Name
     kind: Literal["webhook", "kafka", "nats", "parquet"]
-    engine: str = ""  # needed where there are several
+    engine: str = ""  # needed where there are several; NAME.shadow: a shadow
     vertex_type: str | None = msgspec.field(default=None, name="type")
     output: str | None = None
     ids: tuple[int | str, ...] | None = None
@@ -126,7 +126,11 @@ _SCHEMES = {"kafka": ("kafka",), "nats": ("nats",), "webhook": ("http", "https")
 
 
 def check_pipes(
-    where: str, sources: tuple[SourceConfig, ...], sinks: tuple[SinkConfig, ...], engines: tuple[str, ...]
+    where: str,
+    sources: tuple[SourceConfig, ...],
+    sinks: tuple[SinkConfig, ...],
+    engines: tuple[str, ...],
+    shadows: tuple[str, ...] = (),
 ) -> None:
     """What the types of the keys do not say. Raises: ValueInvalid naming the key."""
     pipes: tuple[SourceConfig | SinkConfig, ...] = (*sources, *sinks)
@@ -141,8 +145,8 @@ def check_pipes(
     if sum(one.kind == "stdin" for one in sources) > 1:
         raise ValueInvalid(f"[{where}] expected one source of kind stdin, got several; there is one standard input")
     for sink in sinks:
-        if sink.engine not in engines and (sink.engine or len(engines) != 1):
-            known = ", ".join(engines) or "none"
+        if sink.engine not in (*engines, *shadows) and (sink.engine or len(engines) != 1):
+            known = ", ".join((*engines, *shadows)) or "none"
             raise ValueInvalid(
                 f"[{where}] expected the engine of sink {sink.name!r} among {known}, got {sink.engine!r}; name one"
             )

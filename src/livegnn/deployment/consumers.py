@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from livegnn.deployment.config import DeploymentConfig, EngineConfig
+from livegnn.deployment.config import SHADOW_SUFFIX, DeploymentConfig, EngineConfig
 from livegnn.deployment.registry import Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.snapshots import EngineEntry, EnginePart
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.report import RoundReport
 
-SHADOW_SUFFIX = ".shadow"
 _log = logging.getLogger("livegnn")
 
 
@@ -34,8 +33,8 @@ class Consumers:
     An engine of a snapshot goes on with the model, the scales and the registry key that it had: a newer version in the
     registry takes over by a swap alone, which is an entry of the log. Options that change no output (threads, mode,
     state, memory_limit) are those of the configuration.
-    A shadow that refuses a batch is set aside: the batch stands without it. replaced: called with the name of a shadow
-    that was set aside, or is back.
+    A shadow that refuses a batch is set aside: the batch stands without it. on_replaced: called with the name of a
+    shadow that was set aside, or is back, under the graph's lock.
     configured: engine name -> what the configuration said of its model, when that last counted.
     """
 
@@ -50,7 +49,7 @@ class Consumers:
         self.engines: dict[str, Engine] = {}
         self.shadows: dict[str, Shadow] = {}
         self.configured: dict[str, str] = {}
-        self.replaced: Callable[[str], object] = lambda name: None
+        self.on_replaced: list[Callable[[str], object]] = []
         self._options = {one.name: one for one in config.engine}
         self._graph = graph
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
@@ -138,7 +137,7 @@ class Consumers:
         _log.error("[shadow] %r is set aside from version %d on: %s", name, self._graph.version, reason)
         self.shadows[name.removesuffix(SHADOW_SUFFIX)].end(f"version {self._graph.version}: {reason}")
         self.engines.pop(name).close()
-        self.replaced(name)
+        self._say_replaced(name)
 
     def revive(self, name: str, model: Model, scales: list[list[int]] | None = None) -> Engine:
         """Begins a shadow anew that was set aside, on the graph as it is. Raises: as Engine."""
@@ -146,8 +145,12 @@ class Consumers:
         with self._graph.host.lock:
             self.engines[name] = self._engine(self._options[main], name, model, scales)
             self._follow_shadow(main)
-            self.replaced(name)
+            self._say_replaced(name)
         return self.engines[name]
+
+    def _say_replaced(self, name: str) -> None:
+        for each in self.on_replaced:
+            each(name)
 
     def note_key(self, model: Model, key: str) -> None:
         """Remembers the registry key of a model."""

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from livegnn.deployment import snapshots
 from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
-from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
-from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.config import FILE_NAME, SHADOW_SUFFIX, DeploymentConfig, checked_config, read_config
+from livegnn.deployment.consumers import Consumers
 from livegnn.deployment.events import emit
 from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
@@ -161,7 +161,7 @@ class Deployment:
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
-        self.consumers.replaced = self.hub.replaced
+        self.consumers.on_replaced.append(self.hub.replaced)
         stack.callback(self.hub.close)
         self.explanations = Explanations(self.consumers.engines, self.config.explain)
         stack.callback(self.explanations.close)
@@ -287,11 +287,12 @@ class Deployment:
             self.pipes.close()
             self._snapshot_due.set()
             self._watcher.join()
-            if self.config.snapshots.at_close and self.graph.version != self._snapshot_version:
-                try:
-                    self._write_snapshot()
-                except LiveGnnError:
-                    _log.exception("[close] the snapshot failed; the next start replays the log instead")
+            with self._snapshot_lock:  # one of another thread ends before what it reads is closed
+                if self.config.snapshots.at_close and self.graph.version != self._snapshot_version:
+                    try:
+                        self._write_snapshot()
+                    except LiveGnnError:
+                        _log.exception("[close] the snapshot failed; the next start replays the log instead")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -433,6 +434,10 @@ class Deployment:
         """The registry key of a model that an engine, or a snapshot of it, has."""
         return self.consumers.key_of(model)
 
+    def on_replaced(self, callback: Callable[[str], object]) -> None:
+        """Calls callback(name), under the graph's lock, after a shadow was set aside, or is back as another engine."""
+        self.consumers.on_replaced.append(callback)
+
     def engine(self, name: str) -> Engine:
         """The engine of that name. Raises: UsageError."""
         if name not in self.consumers.engines:
@@ -500,8 +505,7 @@ class Deployment:
 
         Raises:  UsageError when closed; StorageFailed where the disk refuses.
         """
-        self._refuse_closed("snapshot")
-        return self._write_snapshot()
+        return self._snapshot("snapshot")
 
     def drain(self) -> SnapshotReport:
         """Ends sources and training, after what they have under way, and writes a snapshot; for a stop that is near.
@@ -511,15 +515,20 @@ class Deployment:
         self._refuse_closed("drain")
         self.pipes.stop_sources()
         self.consumers.end_training()
-        return self._write_snapshot()
+        return self._snapshot("drain")
+
+    def _snapshot(self, where: str) -> SnapshotReport:
+        with self._snapshot_lock:
+            self._refuse_closed(where)  # also one that was closed meanwhile
+            return self._write_snapshot()
 
     def _write_snapshot(self) -> SnapshotReport:
-        with self._snapshot_lock:
-            captured = self._capture()
-            folder = snapshots.write(self.data, captured)
-            snapshots.prune(self.data, self.config.snapshots.keep)
-            self._snapshot_version = captured.version
-            release_entries(self.log, self.data, self.config.log)
+        """With the lock of snapshots."""
+        captured = self._capture()
+        folder = snapshots.write(self.data, captured)
+        snapshots.prune(self.data, self.config.snapshots.keep)
+        self._snapshot_version = captured.version
+        release_entries(self.log, self.data, self.config.log)
         pause_ms = round(captured.pause_s * 1e3, 1)
         text = f"[snapshot] version {captured.version}, writes paused for {pause_ms} ms"
         emit("snapshot", text, version=captured.version, pause_ms=pause_ms)
@@ -543,12 +552,13 @@ class Deployment:
             self._snapshot_due.clear()
             if self._state != "open":
                 return
-            if self.graph.version - self._snapshot_version < self.config.snapshots.every_entries:
-                continue
-            try:
-                self._write_snapshot()
-            except Exception:  # the next one is tried when it is due
-                _log.exception("[snapshot] failed; the log has all that it would hold")
+            with self._snapshot_lock:
+                if self.graph.version - self._snapshot_version < self.config.snapshots.every_entries:
+                    continue
+                try:
+                    self._write_snapshot()
+                except Exception:  # the next one is tried when it is due
+                    _log.exception("[snapshot] failed; the log has all that it would hold")
 
     def _refuse_closed(self, where: str) -> None:
         if self._state != "open":

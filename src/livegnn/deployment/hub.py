@@ -280,6 +280,19 @@ class Hub:
         """Follows the engine of a filter from now on. Raises: as ChangeFilter.check; UsageError for no such engine."""
         return self._recorder(wanted).join()
 
+    def follow_anew(self, wanted: ChangeFilter) -> Follow | None:
+        """For one whose engine is another one now; None while that is set aside. Raises: as follow()."""
+        recorder = self._recorders.get(wanted.engine)
+        if recorder is None:
+            return None
+        try:
+            wanted.check(recorder.engine)
+            return recorder.join()
+        except UsageError:
+            if recorder.is_closed:  # set aside at this moment
+                return None
+            raise
+
     def recent(self, engine: str, after: int, rows_max: int) -> Span | None:
         """What the ring of an engine has after a version; None while nothing is recorded. Follows nothing."""
         recorder = self._recorders[engine]

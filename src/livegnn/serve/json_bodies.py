@@ -3,7 +3,8 @@
     request  = { "seeds": [integer | string, ...], "query": integer, "features": bool, "edge_ids": bool,
                  "edge_data": bool, "at_least": integer, "timeout_ms": number }    all but seeds may be left out
     updates  = { "updates": [ { "op": name of a method of Updates, its arguments by name }, ... ] }
-               where "time" is an integer, or text: a date in ISO 8601 becomes microseconds since 1970, as in files
+               where "time" is an integer, or text: a date in ISO 8601 becomes microseconds since 1970, as in files,
+               or counts in the unit of the graph's times, where they were given as numpy.datetime64
 
 Unknown keys are refused. Answers are written in pieces of a bounded size, so that a large one, written in a thread,
 lets the event loop go on in between.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from livegnn.documents import DocumentFault, converted
@@ -95,12 +97,15 @@ def _decoded(body: bytes, kind: type[Body]) -> Body:
         ) from cause
 
 
-def decode_updates(body: bytes, count_max: int) -> Updates:
-    """A batch of updates. Raises: Refused, naming the update by its place; UpdateError of the update itself."""
-    return updates_of(_decoded(body, UpdatesBody).updates, count_max)
+def decode_updates(body: bytes, count_max: int, unit: str | None = None) -> Updates:
+    """A batch of updates. unit: of the graph's times.
+
+    Raises:  Refused, naming the update by its place; UpdateError of the update itself.
+    """
+    return updates_of(_decoded(body, UpdatesBody).updates, count_max, unit)
 
 
-def updates_of(items: list[dict[str, Any]], count_max: int) -> Updates:
+def updates_of(items: list[dict[str, Any]], count_max: int, unit: str | None = None) -> Updates:
     """A batch from its items. Raises: as decode_updates."""
     if not 1 <= len(items) <= count_max:
         raise Refused(
@@ -108,11 +113,11 @@ def updates_of(items: list[dict[str, Any]], count_max: int) -> Updates:
         )
     updates = Updates()
     for place, item in enumerate(items):
-        _add(updates, place, item)
+        _add(updates, place, item, unit)
     return updates
 
 
-def _add(updates: Updates, place: int, item: dict[str, Any]) -> None:
+def _add(updates: Updates, place: int, item: dict[str, Any], unit: str | None) -> None:
     operation = item.get("op")
     known = OPERATIONS.get(operation) if isinstance(operation, str) else None
     if known is None:
@@ -126,7 +131,7 @@ def _add(updates: Updates, place: int, item: dict[str, Any]) -> None:
     if isinstance(given.get("edge_type"), list):
         given["edge_type"] = tuple(given["edge_type"])
     if isinstance(given.get("time"), str):
-        given["time"] = _date(given["time"], str(operation), place)
+        given["time"] = _date(given["time"], str(operation), place, unit)
     add: Callable[..., None] = getattr(updates, str(operation))
     try:
         add(**given)
@@ -136,12 +141,19 @@ def _add(updates: Updates, place: int, item: dict[str, Any]) -> None:
         raise _refused(f"arguments that {operation} takes in update {place}", str(cause), "correct them") from cause
 
 
-def _date(text: str, operation: str, place: int) -> int:
+def _date(text: str, operation: str, place: int, unit: str | None) -> int:
+    where = f"time of {operation} in update {place}"
     found = microseconds(text) if whole_number(text) is None else None
     if found is None:
-        what = f"time of {operation} in update {place} as an integer or a date in ISO 8601"
+        what = f"{where} as an integer or a date in ISO 8601"
         raise _refused(what, repr(text[:40]), "write it as 2026-05-31T12:30:00Z, or as a number without quotes")
-    return found
+    if unit is None:
+        return found
+    date = np.datetime64(found, "us")
+    counted = date.astype(f"datetime64[{unit}]")
+    if counted.astype("datetime64[us]") != date:  # rounded, or beyond int64
+        raise _refused(f"{where} that datetime64[{unit}], the unit of the graph's times, holds", text, "round it")
+    return int(counted.view(np.int64))
 
 
 def encode_sample(sample: Sample, *, features: bool, edge_ids: bool, edge_data: bool = True) -> bytes:

@@ -98,6 +98,23 @@ def test_times_may_be_dates():
             updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": wrong}], 9)
 
 
+@pytest.mark.parametrize(("unit", "number"), [("ns", 10**9), ("s", 1), ("us", 10**6), (None, 10**6)])
+def test_dates_count_in_the_unit_of_the_graphs_times(unit, number):
+    times = np.zeros(1, np.int64 if unit is None else f"datetime64[{unit}]")
+    graph = lg.Graph(np.zeros((2, 1), np.float32), [0], [1], time=times)
+    assert graph.host.time_unit == unit
+    graph.apply(updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": "1970-01-01T00:00:01"}], 9, unit))
+    assert graph.edges()["time"].tolist() == [0, number]
+
+
+@pytest.mark.parametrize(
+    ("unit", "date"), [("D", "2026-03-01T12:00"), ("s", "2026-03-01T12:00:00.5"), ("ns", "9999-01-01")]
+)
+def test_a_date_that_the_unit_does_not_hold_is_refused(unit, date):
+    with pytest.raises(Refused, match=f"the unit of the graph's times, holds, got {date}"):
+        updates_of([{"op": "add_edge", "u": 0, "v": 1, "time": date}], 9, unit)
+
+
 def test_every_verb_says_what_the_engine_says(tmp_path):
     sampler = {"name": "near", "query": lg.query().out().sample(3).to_text()}
     readout = {"name": "all", "engine": "scores"}
@@ -126,6 +143,26 @@ def test_every_verb_says_what_the_engine_says(tmp_path):
         assert client.swap("scores", "fraud/2").version == 3
         assert client.snapshot().version == 3
         assert client.version() == 3
+
+
+def test_pipes_are_those_of_the_deployment(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"u": 1, "v": 2}\n')
+    source = {"name": "files", "kind": "jsonl", "path": str(tmp_path / "in")}
+    source["update"] = [{"op": "add_edge", "u": "u", "v": "v"}]
+    sink = {"name": "out", "kind": "parquet", "path": str(tmp_path / "out")}
+
+    async def pipes(url):
+        async with lg.AsyncClient(url) as client:
+            return await client.pipes()
+
+    with served(tmp_path, source=[source], sink=[sink]) as (live, url), lg.Client(url) as client:
+        live.wait(1, timeout=120)
+        said = client.pipes()
+        assert said.version == live.version == 1
+        assert [(one["name"], one["kind"], one["records"]) for one in said.sources] == [("files", "jsonl", 1)]
+        assert [(one["name"], one["state"]) for one in said.sinks] == [("out", "running")]
+        assert asyncio.run(pipes(url)).sources == said.sources
 
 
 def test_the_same_with_asyncio(tmp_path):

@@ -408,3 +408,26 @@ def test_a_bad_configuration_is_refused_by_its_key(place):
     ]:
         with pytest.raises(ValueInvalid, match=message):
             lg.Deployment({"models": "models", **wrong}, place / "data")
+
+
+def test_closing_waits_for_a_snapshot_of_another_thread(place, monkeypatch):
+    one = deployment(place, snapshots={"at_close": False}).start()
+    one.apply(edge(1, 2))
+    write, closing, alive = snapshots.write, threading.Thread(target=one.close), []
+
+    def slow(*args):
+        closing.start()
+        one._watcher.join(60)  # closing is as far as that
+        closing.join(0.5)
+        alive.append(closing.is_alive())
+        return write(*args)
+
+    monkeypatch.setattr(snapshots, "write", slow)
+    assert one.snapshot().version == 1
+    closing.join(60)
+    assert alive == [True]
+    assert [each.name for each in snapshots.listed(place / "data")] == ["000000000000", "000000000001"]
+    with pytest.raises(UsageError, match="expected an open deployment"):
+        one.snapshot()
+    with deployment(place) as again:
+        assert again.snapshot_version == again.version == 1

@@ -195,3 +195,52 @@ def test_an_answer_reads_no_more_edges_than_it_may():
         engine.contributions(4, edges_max=reads - 1)
     with pytest.raises(UsageError, match=f"up to {reads} edges"):
         engine.contributions(4, hops=2, edges_max=reads)
+
+
+def named(change):
+    return dict(zip(change.vertices.tolist(), change.why, strict=True))
+
+
+def test_a_vertex_in_the_slot_of_another_keeps_its_own_name():
+    ids = np.arange(100, 105)
+    graph = lg.Graph(normal(0, 5, 4).astype(np.float32), ids[:2], ids[[3, 3]], ids=ids)
+    engine = lg.Engine(two_layers(), graph)
+    engine.keep_messages()
+    slot = graph.to_slots([100]).tolist()
+    updates = lg.Updates()
+    updates.remove_vertex(100)
+    updates.add_vertex(200, np.ones(4, np.float32))
+    updates.add_edge(200, 103)
+    engine.apply(updates)
+    assert graph.to_slots([200]).tolist() == slot
+    (change,) = engine.contributions(103).change.aggregations
+    assert {k: v for k, v in named(change).items() if k != 101} == {100: ("removed",), 200: ("added",)}
+    updates = lg.Updates()  # in one batch two vertices come to the slot, of which one goes again
+    updates.remove_vertex(200)
+    updates.add_vertex(300, np.ones(4, np.float32))
+    updates.remove_vertex(300)
+    updates.add_vertex(400, np.full(4, 2, np.float32))
+    updates.add_edge(400, 103)
+    engine.apply(updates)
+    assert graph.to_slots([400]).tolist() == slot
+    (change,) = engine.contributions(103).change.aggregations
+    assert {k: v for k, v in named(change).items() if k != 101} == {200: ("removed",), 400: ("added",)}
+
+
+def test_a_removed_vertex_keeps_its_type():
+    rates = ("user", "rates", "item")
+    rows = {"user": normal(1, 3, 3).astype(np.float32), "item": normal(2, 2, 3).astype(np.float32)}
+    graph = lg.Graph(rows, {rates: [0, 1]}, {rates: [0, 0]})
+    x = ir.Input(3)
+    users, items = ir.OfType(x, 0, 3), ir.OfType(x, 1, 3)
+    summed = ir.Propagate(users, relation=0, target=1)
+    model = lg.Model.from_output(
+        ir.ByType((users, ir.Concat((summed, items)))), vertex_types=("user", "item"), edge_types=(rates,)
+    )
+    engine = lg.Engine(model, graph)
+    engine.keep_messages()
+    updates = lg.Updates()
+    updates.remove_vertex(1, vertex_type="user")
+    engine.apply(updates)
+    (change,) = engine.contributions(0, vertex_type="item").change.aggregations
+    assert (change.vertices.tolist(), change.types, change.why) == ([1], ("user",), (("removed",),))

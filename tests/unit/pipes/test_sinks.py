@@ -17,7 +17,7 @@ pytest.importorskip("msgspec")
 from livegnn.deployment import audit
 from livegnn.deployment.filters import ChangeFilter
 from livegnn.deployment.pipes import pipes
-from tests.brokers import MockKafka, NatsServer
+from tests.brokers import KafkaGate, MockKafka, NatsServer
 from tests.unit.deployment.world import abandon, edge
 from tests.unit.pipes.flowing import EDGE, flowing, pairs, run_dry, until
 
@@ -229,18 +229,60 @@ def test_kafka_in_and_out(tmp_path):
             assert one.pipes.drain(60)
             last = one.version
     assert len((tmp_path / "data" / "dead-letters.jsonl").read_text().splitlines()) == 10
+    assert taken_by_kafka(kafka, "outgoing", last) == set(range(1, last + 1))
+
+
+def taken_by_kafka(kafka, topic, last):
+    """The versions of the changes in a topic, once the last one is there."""
     import confluent_kafka
 
     reader = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "g", "log_level": 0})
-    reader.assign([confluent_kafka.TopicPartition("outgoing", part, 0) for part in range(4)])
+    reader.assign([confluent_kafka.TopicPartition(topic, part, 0) for part in range(4)])
     versions = set()
     until(lambda: last in versions or versions.update(_versions(reader.consume(100, 0.2))))
     reader.close()
-    assert versions == set(range(1, last + 1))
+    return versions
 
 
 def _versions(messages):
     return {json.loads(each.value())["version"] for each in messages if each.error() is None}
+
+
+def test_kafka_in_and_out_while_the_broker_goes_away(tmp_path):
+    """The mock of librdkafka behind a gate: there is no broker to install."""
+    kafka = MockKafka()
+    gate = KafkaGate(kafka)
+
+    def fill(first, last):
+        for k in range(first, last):
+            kafka.client.produce("incoming", json.dumps({"from": k % 30, "to": 1}).encode(), partition=k % 2)
+        kafka.client.flush(20)
+
+    often = {"reconnect.backoff.max.ms": 200}
+    source = {"name": "s", "kind": "kafka", "url": gate.url("incoming"), "update": [EDGE], "batch": 7, "options": often}
+    sink = {"name": "t", "kind": "kafka", "url": gate.url("outgoing"), "timeout_ms": 2000, "retry_ms_max": 200}
+    fill(0, 40)
+    with flowing(tmp_path, [source], [sink | {"options": often}], once=False) as one:
+        until(lambda: len(pairs(one)) == 40)
+        until(lambda: one.pipes.sinks[0].version == one.version)
+        for round_ in range(2):
+            gate.close()
+            one.apply(edge(5, 6))
+            until(lambda: one.pipes.sinks[0].life == one.pipes.sources[0].life == "waiting")
+            assert "expected Kafka to take records" in one.pipes.sinks[0].error
+            assert "expected Kafka with topic incoming" in one.pipes.sources[0].error
+            fill(40 + 20 * round_, 60 + 20 * round_)
+            gate.open()
+            wanted = 60 + 20 * round_ + round_ + 1
+            until(lambda wanted=wanted: len(pairs(one)) == wanted)
+            until(lambda: one.pipes.sinks[0].version == one.version)
+            until(lambda: one.pipes.sinks[0].life == one.pipes.sources[0].life == "running")
+        version = one.version
+    with flowing(tmp_path, [source], [sink]) as one:
+        assert run_dry(one)["s"].life == "ended"
+        assert sorted(pairs(one)) == sorted([(k % 30, 1) for k in range(80)] + [(5, 6)] * 2)
+    assert taken_by_kafka(kafka, "outgoing", version) == set(range(1, version + 1))
+    gate.close()
 
 
 def test_nats_in_and_out_while_the_server_goes_away(tmp_path):

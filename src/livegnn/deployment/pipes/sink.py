@@ -3,7 +3,8 @@
 position = the version up to which all was delivered, in DIR/sinks/NAME.json
 
 The position is written after a delivery, so that what was delivered and not noted comes again: at least once, each
-event with its key. Where the ring has moved on, or a swap has made every row anew, a `missed` event says so.
+event with its key. Where the ring has moved on, or a swap has made every row anew, a `missed` event says so. A shadow
+that was set aside has no ring: its sink waits, and follows the one that comes back.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class SinkRunner(PipeThread):
         self._follow: Follow = hub.follow(self._wanted)
         self._woken = threading.Event()
         self._drained = threading.Event()
-        self._draining = False
+        self._draining = self._is_anew = False
         self._events = self._changes = self._missed = 0
 
     @property
@@ -176,15 +177,19 @@ class SinkRunner(PipeThread):
     def _step(self) -> bool:
         """Delivers some of what there is; False where there is nothing."""
         at = self._position.version or 0
+        if self._follow.is_over and not self._follow_anew():
+            return False
         if self._follow.head <= at:
             return False
         if self._config.wait_ms and not self._draining:
             self.stopping.wait(self._config.wait_ms / 1e3)
         span = self._follow.since(at)
         if span.floor > at:
+            span = span._replace(reason="model") if self._is_anew else span
             self._deliver([missed_event(self._wanted.engine, at, span)])
             self._missed += 1
             self._position.move(span.floor, at_once=True)
+            self._is_anew = False
             if span.reason == "model":
                 self._hub.check(self._wanted)  # of the new model: raises where the filter does not fit it
             return True
@@ -198,6 +203,17 @@ class SinkRunner(PipeThread):
             events += found
         self._deliver(events)
         self._position.move(span.reached)
+        return True
+
+    def _follow_anew(self) -> bool:
+        """Whether the engine, a shadow that was set aside, is back. It has another ring then."""
+        found = self._hub.follow_anew(self._wanted)
+        if found is None:
+            self.life, self.error = "waiting", f"{self._wanted.engine} is set aside, and /v1/models says why"
+            return False
+        self._follow.close()
+        self._follow, self._is_anew = found, True
+        self._goes_on()
         return True
 
     def _deliver(self, events: list[SinkEvent]) -> None:

@@ -25,7 +25,7 @@ from livegnn.inference.explain.contributions import (
 from livegnn.inference.explain.history import MessageHistory
 from livegnn.inference.explain.layout import Aggregation, ModelLayout
 from livegnn.inference.explain.linear import linear_part, logits
-from livegnn.inference.explain.moments import EdgeBudget, Moment
+from livegnn.inference.explain.moments import EdgeBudget, GoneVertex, Moment
 from livegnn.inference.explain.shares import Shares, shares_of
 from livegnn.inference.predict import predictions
 from livegnn.models.model import Model
@@ -246,26 +246,29 @@ class _Explanation:
         slot: int,
         part: _Part | None,
     ) -> Shares:
-        found = self._named(shares_of(made, moment, slot, self._scales), moment)
+        shares = shares_of(made, moment, slot, self._scales)
+        found = self._named(shares, [moment] * len(shares.slots))
         return scored(found, *found.mapped(part or _norms))
 
-    def _named(self, shares: Any, moment: Moment) -> Any:
-        vertices, types = self._names(shares.slots, moment)
+    def _named(self, shares: Any, moments: Sequence[Moment]) -> Any:
+        """With ids and types, of each entry as of a moment of its own."""
+        was = [moment.was(slot) for moment, slot in zip(moments, shares.slots.tolist(), strict=True)]
+        vertices, types = self._names(shares.slots, was)
         named = replace(shares, vertices=vertices, types=types)
         return replace(named, predictions=self._predictions(shares.slots)) if isinstance(shares, Shares) else named
 
-    def _names(self, slots: Int64Array, moment: Moment) -> tuple[AnyArray, tuple[str, ...] | None]:
-        """Ids and types of slots as of a moment."""
+    def _names(self, slots: Int64Array, was: Sequence[GoneVertex | None]) -> tuple[AnyArray, tuple[str, ...] | None]:
+        """Ids and types of slots: those that they had, where that is given, and else those that they have."""
         graph = self._engine.graph
-        gone = [moment.id_of(slot) for slot in slots.tolist()]
-        live = np.array([each is None for each in gone], np.bool_)
-        found = np.array(gone, object)
+        live = np.array([each is None for each in was], np.bool_)
+        found = np.array([None if each is None else each.id for each in was], object)
         found[live] = graph.to_external(slots[live]).tolist()
         kind = object if graph.host.ids.text else np.int64
         types = None
         if self._typed:
             names = graph.vertex_types or ()
             codes = graph.host.store.vertex_types()[slots].tolist()
+            codes = [code if each is None else each.code for code, each in zip(codes, was, strict=True)]
             types = tuple(names[code] if code >= 0 else "" for code in codes)
         return found.astype(kind), types
 
@@ -331,7 +334,8 @@ class _Explanation:
         part: _Part | None,
     ) -> ShareChange:
         found = moved(made, *(shares_of(made, moment, slot, self._scales) for moment in (before, after)))
-        named: ShareChange = self._named(found, before)
+        moments = [after if why == ("added",) else before for why in found.why]  # an id may have the slot of another
+        named: ShareChange = self._named(found, moments)
         score = part or _norms
         own = None if found.own_value is None else float(score(found.own_value[None])[0])
         rest = float(score(found.rest[None])[0])

@@ -17,7 +17,7 @@ import numpy as np
 
 from livegnn.graph.consumers import VertexChange
 from livegnn.inference.explain.layout import ModelLayout
-from livegnn.inference.explain.moments import VersionRecord
+from livegnn.inference.explain.moments import GoneVertex, VersionRecord
 from livegnn.models.model import Model
 from livegnn.types import Int64Array
 
@@ -46,7 +46,7 @@ class MessageHistory:
         self._engine, self._versions_max, self._bytes_max = engine, versions, size
         self._kept: deque[VersionRecord] = deque()
         self._bytes = 0
-        self._gone: dict[int, Any] = {}
+        self._gone: dict[int, GoneVertex] = {}
         self.floor = engine.version
         self._begin()
         engine._follow(self)
@@ -76,7 +76,13 @@ class MessageHistory:
     # ---- as a Follower of the engine
 
     def _before(self, batch: list[VertexChange]) -> None:
-        self._gone = {one.slot: one.id for one in batch if not one.adds}
+        self._gone = {}
+        added: set[int] = set()
+        for one in batch:
+            if one.adds:
+                added.add(one.slot)
+            elif one.slot not in added:  # else it came in this batch
+                self._gone.setdefault(one.slot, GoneVertex(one.id, one.code))
 
     def _after(self, changed: Int64Array, version: int) -> None:
         gone, self._gone = self._gone, {}

@@ -84,10 +84,17 @@ def edges_of(columns: Mapping[str, AnyArray], sender: str = "src") -> InEdges:
     return InEdges(columns[sender].astype(np.int64), columns["id"], weights, types)
 
 
+class GoneVertex(NamedTuple):
+    """A vertex that a batch removed: its id, and the code of its type."""
+
+    id: Any
+    code: int
+
+
 @dataclass(frozen=True)
 class VersionRecord:
     """What one version replaced: rows by table, contexts (s, L), features; its edges, sorted by target; `changed` slots
-    of outputs; `gone`: ids of slots that it removed.
+    of outputs; `gone`: vertices that it removed, by slot.
     """
 
     version: int
@@ -95,12 +102,12 @@ class VersionRecord:
     contexts: Mapping[int, OldRows]
     edges: Mapping[str, Mapping[str, AnyArray]]
     changed: Int64Array
-    gone: Mapping[int, Any]
+    gone: Mapping[int, GoneVertex]
     bytes: int
 
     @classmethod
     def of(
-        cls, version: int, replaced: Mapping[str, Any], changed: Int64Array, gone: Mapping[int, Any]
+        cls, version: int, replaced: Mapping[str, Any], changed: Int64Array, gone: Mapping[int, GoneVertex]
     ) -> VersionRecord:
         """From the native record of a batch."""
         tables = {number: OldRows.of(slots, rows) for number, slots, rows in replaced["tables"]}
@@ -216,8 +223,8 @@ class Moment:
         self._budget.take(len(found.ids))
         return found, messages
 
-    def id_of(self, slot: int) -> Any:
-        """The id that a slot had, where it has been removed since; None where it has not."""
+    def was(self, slot: int) -> GoneVertex | None:
+        """The vertex that had a slot, where it has been removed since; None where it has not."""
         return self._gone.get(slot)
 
 

@@ -33,6 +33,7 @@ async function answered(path, options) {
 // Ids beyond 2^53 are BigInt, so that none is rounded to that of another vertex.
 const exact = (text) => JSON.parse(text, (key, value, at) =>
   typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(at?.source ?? "") ? BigInt(at.source) : value);
+export const whole = (text) => Number.isSafeInteger(Number(text)) ? Number(text) : BigInt(text.trim());
 const written = (body) => JSON.stringify(body, (key, value) =>
   typeof value !== "bigint" ? value : JSON.rawJSON ? JSON.rawJSON(String(value)) : Number(value));
 

@@ -1,6 +1,6 @@
 // The page of a service: asks GET /v1/stats once a second, follows GET /v1/changes, and shows what they say.
 
-import { Refusal, getJson, keepToken } from "./api.js";
+import { Refusal, getJson, keepToken, whole } from "./api.js";
 import { byId, el, setText, show } from "./dom.js";
 import * as format from "./format.js";
 import { Flips, showMemory, showModels, showMost } from "./lists.js";
@@ -24,7 +24,7 @@ const view = {
     const trimmed = String(text).trim();
     if (view.graph.ids === "text") return trimmed || null;
     if (!/^-?\d+$/.test(trimmed)) return trimmed || null;
-    return Number.isSafeInteger(Number(trimmed)) ? Number(trimmed) : BigInt(trimmed);
+    return whole(trimmed);
   },
 
   select(vertex, type = view.type) {
@@ -46,6 +46,9 @@ function width(type) {
   return widths[type ?? ""] ?? Object.values(widths)[0];
 }
 
+// The types that an engine has rows for: those to choose from.
+function typesOf(engine) { return view.graph.vertex_types.filter((name) => "" in (engine?.widths ?? {}) || name in (engine?.widths ?? {})); }
+
 // ---- what is looked at, in the address, so that it can be sent to others, and Back goes back
 
 function keepPlace() {
@@ -65,10 +68,10 @@ function takePlace() {
 }
 
 function choose(name, type = view.type) {
-  const types = view.graph.vertex_types;
+  const engine = stats.engines.find((one) => one.name === name);
+  const types = typesOf(engine);
   const chosen = types.length ? (types.includes(type) ? type : types[0]) : null;
   if (name === view.engine && chosen === view.type) return;
-  const engine = stats.engines.find((one) => one.name === name);
   Object.assign(view, { engine: name, type: chosen, vertexType: chosen, output: engine?.outputs[0] ?? null });
   view.isProbability = width(chosen) === 1;
   if (name === null) return;
@@ -77,7 +80,7 @@ function choose(name, type = view.type) {
 }
 
 function showEngines() {
-  const { engines } = stats, parent = byId("engines"), types = view.graph.vertex_types;
+  const { engines } = stats, parent = byId("engines"), types = typesOf(current());
   show(parent, engines.length > 1);
   const only = engines.length === 1 ? engines[0] : null;
   show(byId("only"), only !== null);
@@ -89,7 +92,7 @@ function showEngines() {
   for (const input of parent.querySelectorAll("input")) input.checked = input.value === view.engine;
   show(byId("types"), types.length > 0);
   const select = byId("type");
-  if (select.options.length !== types.length) select.replaceChildren(...types.map((name) => el("option", { value: name, text: name })));
+  if ([...select.options].map((each) => each.value).join("\n") !== types.join("\n")) select.replaceChildren(...types.map((name) => el("option", { value: name, text: name })));
   if (view.type) select.value = view.type;
 }
 

@@ -28,12 +28,12 @@ export class Neighbourhood {
 
   // Loads the vertex of the view; `version`: only where the service has a newer one than what is shown.
   async load(version = null) {
-    const { vertex, vertexType, engine, output } = this.view;
+    const { vertex, vertexType, engine } = this.view;
     if (vertex == null || (version !== null && (version === this.shown || performance.now() < this.next || this.isBusy()))) return;
     const asked = ++this.asked, began = performance.now();
     const hops = byId("find").elements.hops.value;
     try {
-      const found = await getJson(`/v1/explain/${encodeURIComponent(vertex)}?${query({ engine, type: vertexType, output, hops, limit: LIMIT, rows: "false" })}`);
+      const found = await getJson(`/v1/explain/${encodeURIComponent(vertex)}?${query({ engine, type: vertexType, hops, limit: LIMIT, rows: "false" })}`);
       if (asked !== this.asked) return;
       this.shown = found.version;
       this.near = gathered(found);
@@ -87,8 +87,9 @@ export class Neighbourhood {
 }
 
 function about(found, near, of) {
-  const parts = [el("b", { text: `Vertex ${near.vertex}` }), " is predicted ", badge(found.prediction, of), ` at version ${format.count(found.version)}. `];
-  const { change } = found;
+  const { change, prediction } = found, parts = [el("b", { text: `Vertex ${near.vertex}` })];
+  if (prediction != null) parts.push(" is predicted ", badge(prediction, of));  // of a model with several results there is none
+  parts.push(` at version ${format.count(found.version)}. `);
   if (change) {
     parts.push("Version ", format.count(change.version), change.before === change.after ? " moved its row" : " changed it: ");
     if (change.before !== change.after) parts.push(badge(change.before, of), el("span", { class: "arrow", text: "→" }), badge(change.after, of));

@@ -1,14 +1,15 @@
 // The what-if form: a few updates, some vertices, and their predictions now and then.
 
-import { Refusal, postJson } from "./api.js";
+import { Refusal, postJson, whole } from "./api.js";
 import { byId, el, listed, show } from "./dom.js";
 import * as format from "./format.js";
 import { badge, vertexButton } from "./lists.js";
 
-// op -> its fields: name, label, kind. Weight and time appear where the graph has them.
+// op -> its fields: name, label, kind. Weight and time appear where the graph has them. A time is a whole number in the
+// graph's unit, or a date, which the service counts in it.
 const EDGE = [["u", "from", "vertex"], ["v", "to", "vertex"]];
 const OPERATIONS = {
-  add_edge: ["Add edge", [...EDGE, ["weight", "weight", "number"], ["time", "time", "number"]]],
+  add_edge: ["Add edge", [...EDGE, ["weight", "weight", "number"], ["time", "time", "time"]]],
   remove_edge: ["Remove edge", EDGE],
   set_weight: ["Set weight", [...EDGE, ["weight", "weight", "number"]]],
   set_features: ["Set features", [["u", "of", "vertex"], ["x", "to", "numbers"]]],
@@ -47,7 +48,7 @@ export class WhatIf {
     const { graph } = this.view;
     const wanted = OPERATIONS[row.op][1].filter(([name]) => (name !== "weight" || graph.has_weight) && (name !== "time" || graph.has_time));
     const fields = wanted.map(([name, label, kind]) => el("label", { class: `field field-${kind}` }, el("span", { text: label }), el("input", {
-      name, data: { kind }, required: true, spellcheck: "false", placeholder: kind === "numbers" ? `${graph.feature_width} numbers` : kind === "vertex" ? "vertex" : "",
+      name, data: { kind }, required: true, spellcheck: "false", placeholder: { numbers: `${graph.feature_width} numbers`, vertex: "vertex", time: graph.time_unit ? "2026-05-31T12:30" : "number or date" }[kind] ?? "",
     })));
     if (graph.vertex_types.length) fields.push(...this.typed(row.op));
     return fields;
@@ -71,6 +72,7 @@ export class WhatIf {
     const { kind } = input.dataset, { value } = input;
     if (kind === "vertex") return this.view.parsed(value);
     if (kind === "json") return JSON.parse(value);
+    if (kind === "time") return /^\s*-?\d+\s*$/.test(value) ? whole(value) : value.trim();
     return kind === "numbers" ? value.split(/[\s,;]+/).filter(Boolean).map(Number) : Number(value);
   }
 
@@ -78,7 +80,7 @@ export class WhatIf {
     const { view } = this, answer = byId("whatif-answer");
     const ids = byId("whatif-ids").value.split(/[\s,;]+/).filter(Boolean).map((each) => view.parsed(each));
     try {
-      const found = await postJson("/v1/what-if", { engine: view.engine, ids, updates: this.updates(), ...(view.type ? { vertex_type: view.type } : {}) });
+      const found = await postJson("/v1/what-if", { engine: view.engine, ids, updates: this.updates(), ...(view.type ? { vertex_type: view.type } : {}), ...(view.output ? { output: view.output } : {}) });
       answer.replaceChildren(this.answered(found, ids));
     } catch (error) {
       answer.replaceChildren(el("p", { class: "refusal", text: error instanceof Refusal ? error.message : "The service does not answer. Ask again when it does." }));

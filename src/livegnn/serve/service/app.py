@@ -121,7 +121,7 @@ class Service:
         if scope["type"] != "http":
             await self._routes(scope, receive, send)  # type: ignore[arg-type]
             return
-        start, path = time.perf_counter(), scope["path"][len(scope.get("root_path", "")) :]
+        start, (scope, path) = time.perf_counter(), explain.spelled(scope)
         route = path if path in self._paths or path in page.PAGE_PATHS else "other"
         with Lease(self.traffic) as lease, ExitStack() as ending:
             scope[ENDING] = ending

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1, description="version of the graph")]
 Ids = Annotated[list[int | str], Meta(min_length=1, description="ids of vertices, all integers or all strings")]
 Timeout = Annotated[float, Meta(gt=0, le=60_000, description="milliseconds to wait for at_least")]
+EXAMPLE_UPDATES: list[dict[str, Any]] = [{"op": "add_edge", "u": 4, "v": 2}]
 
 
 class RequestBody(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,9 +45,10 @@ class PairsBody(EngineBody, kw_only=True):
 class WhatIfBody(EngineBody, kw_only=True):
     """Rows of some vertices as they would be after a batch. Nothing is changed."""
 
-    updates: list[dict[str, Any]]
+    updates: Annotated[list[dict[str, Any]], Meta(examples=[EXAMPLE_UPDATES])]
     ids: Ids
     vertex_type: str | None = None
+    output: str | None = None
 
 
 class SwapBody(RequestBody, kw_only=True):

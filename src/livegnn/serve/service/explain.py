@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 from typing import Annotated, Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 from litestar import get
@@ -25,7 +26,21 @@ from livegnn.inference.explain.contributions import (
 from livegnn.inference.explain.shares import Shares
 from livegnn.serve.envelope import Refused
 from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.writing import Scope
 from livegnn.types import AnyArray
+
+PREFIX = "/v1/explain/"
+
+
+def spelled(scope: Scope) -> tuple[Scope, str]:
+    """A request's scope and path. The path has a vertex as the client has spelled it, so that its slashes are %2F."""
+    root = scope.get("root_path", "")
+    path = scope["path"][len(root) :]
+    if not path.startswith(PREFIX):
+        return scope, path
+    raw = scope.get("raw_path")
+    path = PREFIX + quote(path.removeprefix(PREFIX)) if raw is None else raw[len(root) :].decode("latin-1")
+    return {**scope, "path": root + path}, path
 
 
 class SourceShare(Struct, frozen=True):
@@ -176,7 +191,7 @@ async def explain(
     _check(at_least, timeout_ms, limit, hops, context)
     await context.reached(at_least, timeout_ms)
     name, found = context.engine(engine)
-    wanted = _id_of(vertex.removeprefix("/"), found.graph)
+    wanted = _id_of(unquote(vertex.removeprefix("/")), found.graph)
     deployment = context.deployment
 
     def work() -> ExplainAnswer:

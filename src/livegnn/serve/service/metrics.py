@@ -69,7 +69,7 @@ class DeploymentMetrics(Metrics):
             "livegnn_waiting_updates": [("", commits.waiting_updates)],
             "livegnn_overloaded_total": [("", commits.refused)],
             "livegnn_changed_outputs_total": [
-                (f'{{engine="{name}"}}', count) for name, count in sorted(self._windows.changed.items())
+                (f'{{engine="{name}"}}', count) for name, count in sorted(dict(self._windows.changed).items())
             ],
             "livegnn_snapshot_version": [("", deployment.snapshot_version)],
             "livegnn_snapshot_age_seconds": [("", f"{age:.3f}")] if age is not None else [],

@@ -1,7 +1,7 @@
-"""The page at /: files of livegnn/serve/page, as they are. They hold no data; the page asks the routes for it.
+"""The pages at / and /docs: files of livegnn/serve/page, as they are. They hold no data, and ask the routes for it.
 
-The policy lets the page load its own files and ask its own service, and nothing else: no inline code, no other host, no
-frame around it. Where the service wants a token, the page asks for one and sends it as a header.
+The policy lets a page load its own files and ask its own service, and nothing else: no inline code, no other host, no
+frame around it. Where the service wants a token, a page asks for one and sends it as a header.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ _FILES = (
     "picture.js",
     "neighbourhood.js",
     "whatif.js",
+    "docs.css",
+    "docs.js",
     "icon.svg",
 )
-PAGE_PATHS = {"/": "index.html", **{f"/page/{name}": name for name in _FILES}}
+PAGE_PATHS = {"/": "index.html", "/docs": "docs.html", **{f"/page/{name}": name for name in _FILES}}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"

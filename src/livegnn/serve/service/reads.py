@@ -137,14 +137,16 @@ async def what_if(data: JSONBody[WhatIfBody], context: NamedDependency[ServiceCo
     """Predictions now, and as they would be after a batch that is not applied. Writes wait meanwhile."""
     await context.reached(data.at_least, data.timeout_ms)
     name, engine = context.engine(data.engine)
-    ids, updates = context.checked(data.ids), updates_of(data.updates, context.limits.updates_max)
+    ids, unit = context.checked(data.ids), context.deployment.graph.host.time_unit
+    updates = updates_of(data.updates, context.limits.updates_max, unit)
+    of: dict[str, Any] = {"vertex_type": data.vertex_type, "output": data.output}
 
     def work() -> WhatIfAnswer:
         with context.deployment.graph.host.lock:
-            now = engine.predict(ids, vertex_type=data.vertex_type)
+            now = engine.predict(ids, **of)
             version, model = engine.version, context.deployment.key_of(engine.model)
             with engine.what_if(updates) as view:
-                then = view.predict(ids, vertex_type=data.vertex_type)
+                then = view.predict(ids, **of)
         return WhatIfAnswer(version, name, model, now.tolist(), then.tolist())
 
     return await context.aside(work)

@@ -44,7 +44,7 @@ class SnapshotStats(Struct, frozen=True):
 
 
 class GraphStats(Struct, frozen=True):
-    """The graph as it is, and what its updates may say."""
+    """The graph as it is, and what its updates may say. time_unit: of times given as datetime64; null of numbers."""
 
     vertices: int
     edges: int
@@ -53,6 +53,7 @@ class GraphStats(Struct, frozen=True):
     undirected: bool
     has_weight: bool
     has_time: bool
+    time_unit: str | None
     vertex_types: list[str]
     edge_types: list[tuple[str, str, str]]
 
@@ -233,6 +234,7 @@ def _graph(graph: Graph) -> GraphStats:
         undirected=graph.undirected,
         has_weight=graph.has_weight,
         has_time=graph.has_time,
+        time_unit=graph.host.time_unit,
         vertex_types=list(graph.vertex_types or ()),
         edge_types=list(graph.edge_types or ()),
     )
@@ -248,5 +250,5 @@ def _series(windows: ActivityWindows, after: int) -> SeriesStats:
         p50_ms=[one.p50_ms for one in ticks],
         p99_ms=[one.p99_ms for one in ticks],
         waiting=[one.waiting for one in ticks],
-        changed={name: [one.changed[name] for one in ticks] for name in windows.changed},
+        changed={name: [one.changed.get(name, 0) for one in ticks] for name in list(windows.changed)},
     )

@@ -72,19 +72,26 @@ class ActivityWindows:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self.began = time.time()
-        self.changed = dict.fromkeys(deployment.engines, 0)  # outputs, since the start
-        for name, engine in deployment.engines.items():
-            engine.on_change(self._counting(name))
+        self.changed: dict[str, int] = {}  # outputs, since the start
+        with deployment.graph.host.lock:
+            deployment.on_replaced(self._count)
+            for name in deployment.engines:
+                self._count(name)
         self.ticks: deque[Tick] = deque(maxlen=KEPT)
         self._last = self._look()
         self._most = {name: MostChanged() for name in deployment.engines}
         self._task: asyncio.Task[None] | None = None
 
-    def _counting(self, name: str) -> Any:
+    def _count(self, name: str) -> None:
+        """Counts an engine from now on, also one that has the name of another. One that is gone changes nothing."""
+
         def count(changes: Changes) -> None:
             self.changed[name] += len(changes)
 
-        return count
+        self.changed.setdefault(name, 0)
+        engine = self._deployment.engines.get(name)
+        if engine is not None:
+            engine.on_change(count)
 
     async def begin(self) -> None:
         """Looks once a second from now on."""
@@ -119,7 +126,7 @@ class ActivityWindows:
                 p50,
                 p99,
                 commits.waiting_updates,
-                {name: total - changed[name] for name, total in totals.items()},
+                {name: total - changed.get(name, 0) for name, total in totals.items()},
             )
         )
 
@@ -133,7 +140,7 @@ class ActivityWindows:
         """Outputs that an update changed, on average over the ticks; None without updates."""
         ticks = list(self.ticks)
         updates = sum(one.updates for one in ticks)
-        return sum(one.changed[name] for one in ticks) / updates if updates else None
+        return sum(one.changed.get(name, 0) for one in ticks) / updates if updates else None
 
     def most_changed(self, name: str, count: int) -> list[Moved] | None:
         """Those of the last minute, most first; None where the engine is not followed. Not in the event loop."""

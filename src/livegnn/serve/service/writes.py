@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,10 +15,11 @@ from litestar.params import HeaderParameter, JSONBody
 
 from livegnn.deployment import Applied
 from livegnn.deployment.keys import KEY_LENGTH_MAX
+from livegnn.graph import Updates
 from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import decode_updates
 from livegnn.serve.service.arrow_bodies import updates_of_arrow
-from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
+from livegnn.serve.service.bodies import EXAMPLE_UPDATES, AppliedAnswer, SnapshotAnswer, SwapBody
 from livegnn.serve.service.context import ServiceContext
 from livegnn.serve.service.forms import ARROW, FRAME
 from livegnn.serve.update_frames import decode_updates as decode_frame
@@ -36,7 +38,7 @@ class _UpdatesOperation(Operation):
     """Describes the body, which the route reads itself, since it may be Arrow or a frame."""
 
     def __post_init__(self) -> None:
-        items = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
+        items = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT), examples=[EXAMPLE_UPDATES])
         batch = Schema(type=OpenAPIType.OBJECT, properties={"updates": items}, required=["updates"])
         stream = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
         content = {JSON: OpenAPIMediaType(schema=batch)}
@@ -73,7 +75,8 @@ async def applied(context: ServiceContext, content_type: str, key: str | None, b
         raise Refused(400, "BodyInvalid", limit)
     most = context.limits.updates_max
     small = form != ARROW and len(body) <= _DECODED_AT_ONCE
-    batch = read(body, most) if small else await context.aside(lambda: read(body, most))
+    more = {"unit": context.deployment.graph.host.time_unit} if form == JSON else {}
+    batch = read(body, most, **more) if small else await context.aside(lambda: read(body, most, **more))
     digest = None if key is None else hashlib.blake2b(body, digest_size=16).hexdigest()
     with context.writing():
         done = await asyncio.wrap_future(context.deployment.submit(batch, key=key, digest=digest))
@@ -84,7 +87,7 @@ def _answer(context: ServiceContext, done: Applied) -> AppliedAnswer:
     return AppliedAnswer(*done, context.deployment.offset_of(done.version))
 
 
-_READERS = {JSON: decode_updates, ARROW: updates_of_arrow, FRAME: decode_frame}
+_READERS: dict[str, Callable[..., Updates]] = {JSON: decode_updates, ARROW: updates_of_arrow, FRAME: decode_frame}
 
 
 @post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
