@@ -9,6 +9,7 @@ from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRow
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.partition import VertexParts, fennel, hashed, ldg, metis
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
@@ -28,7 +29,12 @@ __all__ = [
     "RemoteVertexRows",
     "ThreadExchange",
     "TorchExchange",
+    "VertexParts",
+    "fennel",
+    "hashed",
     "launch",
+    "ldg",
+    "metis",
     "run_threads",
     "train",
 ]
