@@ -9,7 +9,17 @@ from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRow
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
-from livegnn.distributed.partition import VertexParts, fennel, hashed, ldg, metis
+from livegnn.distributed.partition import (
+    Newcomers,
+    PartitionReport,
+    Rebalancer,
+    VertexParts,
+    fennel,
+    hashed,
+    ldg,
+    metis,
+    repartition,
+)
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
@@ -23,7 +33,10 @@ __all__ = [
     "DistributedTrainer",
     "Exchange",
     "Layout",
+    "Newcomers",
     "Partition",
+    "PartitionReport",
+    "Rebalancer",
     "RemoteEdgeRows",
     "RemoteSampler",
     "RemoteVertexRows",
@@ -35,6 +48,7 @@ __all__ = [
     "launch",
     "ldg",
     "metis",
+    "repartition",
     "run_threads",
     "train",
 ]
