@@ -1,7 +1,8 @@
 """Distributed training (livegnn[distributed]): one process a worker; samples and rows come from their owners.
 
 Start here: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is. launch.py starts
-processes; threads.py runs the same in threads. docs/distributed-training.md has the rules.
+processes; threads.py runs the same in threads. docs/distributed-training.md has the rules. partition/ says which part
+each vertex is of, for training and everything else: docs/partitions.md.
 """
 
 from livegnn.distributed.exchange import Exchange

@@ -50,7 +50,7 @@ def metis(
     Returns: a table of all slots; free ones go by their buckets. With at least as many parts as vertices, each vertex
              has a part of its own.
     Raises:  UsageError; DataMissing without pymetis.
-    Cost:    O(E), all of it in one thread, and some 100 bytes an edge.
+    Cost:    O(E), all of it in one thread, and some 170 bytes an edge.
     """
     check_balance("metis", balance)
     if not isinstance(slack, int | float) or not 0.001 <= slack <= 10 or type(seed) is not int or seed < 0:
