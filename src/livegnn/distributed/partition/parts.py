@@ -167,7 +167,7 @@ def hashed(parts: int) -> VertexParts:
     Raises: UsageError.
 
     >>> hashed(4).lookup(np.arange(6)).tolist()
-    [3, 1, 1, 3, 2, 0]
+    [3, 1, 2, 1, 2, 2]
     """
     return VertexParts(check_part_count("hashed", parts))
 
