@@ -35,6 +35,7 @@ PACKAGES = {  # the page of each public package, and what it is for
     "livegnn.client": "The service's verbs from another program.",
     "livegnn.serve": "HTTP in front of a sample server.",
     "livegnn.distributed": "Training by several processes.",
+    "livegnn.distributed.partition": "Which part of a graph each vertex is of.",
     "livegnn.pyg": "PyTorch Geometric's loaders, modules and explainers on the live graph.",
     "livegnn.datasets": "Real graphs for the demo, the benchmarks and the examples.",
     "livegnn.testing": "Random models and streams, and the oracle.",

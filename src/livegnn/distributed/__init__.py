@@ -1,7 +1,8 @@
 """Distributed training (livegnn[distributed]): one process a worker; samples and rows come from their owners.
 
 Start here: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is. launch.py starts
-processes; threads.py runs the same in threads. docs/distributed-training.md has the rules.
+processes; threads.py runs the same in threads. docs/distributed-training.md has the rules. partition/ says which part
+each vertex is of, for training and everything else: docs/partitions.md.
 """
 
 from livegnn.distributed.exchange import Exchange
@@ -9,6 +10,17 @@ from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRow
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.partition import (
+    Newcomers,
+    PartitionReport,
+    Rebalancer,
+    VertexParts,
+    fennel,
+    hashed,
+    ldg,
+    metis,
+    repartition,
+)
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
@@ -22,13 +34,22 @@ __all__ = [
     "DistributedTrainer",
     "Exchange",
     "Layout",
+    "Newcomers",
     "Partition",
+    "PartitionReport",
+    "Rebalancer",
     "RemoteEdgeRows",
     "RemoteSampler",
     "RemoteVertexRows",
     "ThreadExchange",
     "TorchExchange",
+    "VertexParts",
+    "fennel",
+    "hashed",
     "launch",
+    "ldg",
+    "metis",
+    "repartition",
     "run_threads",
     "train",
 ]
