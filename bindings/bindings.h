@@ -16,6 +16,7 @@ void bind_updates(nanobind::module_& m);              // updates.cc: UpdateBuffe
 void bind_graph(nanobind::module_& m);                // graph.cc: GraphStore, and UpdateBuffer before it
 void bind_edges(nanobind::module_& m);                // edges.cc: finding single edges, and those at some vertices
 void bind_program(nanobind::module_& m);              // program.cc: compiled models
+void bind_halo(nanobind::module_& m);                 // halo.cc: one part of a graph that is cut
 void bind_engine(nanobind::module_& m);               // engine.cc: the engine and what_if
 void bind_explain(nanobind::class_<Engine>& engine);  // explain.cc: what explanations read
 void bind_sampling(nanobind::module_& m);             // sampling.cc: tables of samples

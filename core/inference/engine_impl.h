@@ -114,6 +114,8 @@ class EngineImpl final : public Engine {
   std::string difference(VertexId v, const State& fresh, const float* output) const;
 
   // ---- incremental.cc: one batch
+  template <typename Work>
+  void in_step(Work&& work);
   void take_degrees(const BatchDelta& delta);
   void propagate_now(const BatchDelta& delta);
   void grow();

@@ -15,6 +15,7 @@
 #include "livegnn/explain.h"
 #include "livegnn/follower.h"
 #include "livegnn/graph.h"
+#include "livegnn/halo.h"
 #include "livegnn/program.h"
 
 namespace livegnn {
@@ -36,6 +37,8 @@ struct EngineOptions {
   std::vector<std::vector<int>> scale_exponents;  // per aggregation and column; empty: chosen from the first run
   std::size_t memory_limit = 0;                   // bytes of rows in memory, the rest in files; 0: all in memory
   std::string spill_folder;                       // of the files
+  Halo* halo = nullptr;  // of an engine whose graph is a part: Incremental, eager, in memory, not compact. Its audits
+                         // are rounds, too: all parts make them together. It outlives the engine
 };
 
 // Rows of minima and maxima that a batch reached (InkStream, Figure 13), each in one of the first four, and again in

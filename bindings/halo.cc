@@ -1,0 +1,131 @@
+// One part of a graph that is cut over several engines. A round calls back into Python, which sends the parcels.
+#include "livegnn/halo.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings.h"
+#include "data.h"
+#include "gil.h"
+#include "graph_arrays.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace livegnn {
+namespace {
+
+using namespace graph_arrays;
+
+using Sending = nb::typed<nb::callable, nb::list(nb::list)>;
+
+// swap(parcels): bytes to each part, into bytes from each. Python's function lives as long as the Halo.
+Swap swap_through(Sending given) {
+  auto held = std::shared_ptr<Sending>(new Sending(std::move(given)), [](Sending* p) {
+    nb::gil_scoped_acquire acquire;
+    delete p;
+  });
+  return [held](Parcels parcels) {
+    nb::gil_scoped_acquire acquire;
+    nb::list out;
+    for (const std::string& parcel : parcels) out.append(nb::bytes(parcel.data(), parcel.size()));
+    const nb::list got = nb::cast<nb::list>((*held)(out));
+    Parcels in;
+    for (nb::handle each : got) {
+      const nb::bytes parcel = nb::cast<nb::bytes>(each);
+      in.emplace_back(parcel.c_str(), parcel.size());
+    }
+    return in;
+  };
+}
+
+DigestShare share_of(const Halo& halo, const GraphStore& store) {
+  const bool undirected = store.options().undirected;
+  return {halo.part() == 0, [&halo](VertexId v) { return halo.global_of(v); },
+          [&halo](VertexId v) { return !halo.is_ghost(v); },
+          [&halo, undirected](VertexId u, VertexId v) { return halo.counts_edge(u, v, undirected); }};
+}
+
+std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer& batch, const GraphStore& store) {
+  PartBatch taken;
+  {
+    GilRelease release;
+    taken = halo.take(batch, store);
+  }
+  return {std::move(taken.buffer), make_array(std::move(taken.places))};
+}
+
+}  // namespace
+
+void bind_halo(nb::module_& m) {
+  nb::class_<Halo>(m, "Halo", "One part of a graph that is cut over several engines.")
+      .def(
+          "__init__",
+          [](Halo* made, int parts, int part, Sending swap) {
+            new (made) Halo(parts, part, swap_through(std::move(swap)));
+          },
+          "parts"_a, "part"_a, "swap"_a)
+      .def(
+          "set_owners",
+          [](Halo& h, std::int64_t first, In1<std::uint16_t> owners) {
+            h.set_owners(first, {owners.data(), owners.size()});
+          },
+          "first"_a, array("owners"))
+      .def(
+          "load",
+          [](Halo& h, Ids globals, std::int64_t next_edge_id, const GraphStore& store) {
+            h.load({globals.data(), globals.size()}, next_edge_id, store);
+          },
+          array("globals"), "next_edge_id"_a, "store"_a)
+      .def("take", &take, "batch"_a, "store"_a)
+      .def("commit", &Halo::commit)
+      .def("roll_back", &Halo::roll_back)
+      .def("fail", &Halo::fail, nb::call_guard<GilRelease>())
+      .def_prop_ro("failed", &Halo::failed)
+      .def(
+          "agree",
+          [](Halo& h) {
+            GilRelease release;
+            h.swap(Parcels(static_cast<std::size_t>(h.parts())));
+          },
+          "A round that says nothing but that this part goes on.")
+      .def("owner_of", &Halo::owner_of, "slot"_a)
+      .def(
+          "locals",
+          [](const Halo& h, Ids globals) {
+            return make_array(column_of<std::int64_t>(std::span(globals.data(), globals.size()),
+                                                      [&](std::int64_t slot) { return h.local_of(slot); }));
+          },
+          array("slots"))
+      .def("globals",
+           [](const Halo& h) { return make_array(std::vector<std::int64_t>(h.globals().begin(), h.globals().end())); })
+      .def("ghosts",
+           [](const Halo& h) {
+             std::vector<std::uint8_t> flags;
+             for (std::size_t v = 0; v < h.globals().size(); ++v)
+               flags.push_back(h.is_ghost(static_cast<VertexId>(v)) ? 1 : 0);
+             return make_array(std::move(flags));
+           })
+      .def_prop_ro("next_edge_id", &Halo::next_edge_id)
+      .def(
+          "graph_digest",
+          [](const Halo& h, const GraphStore& store) {
+            GilRelease release;
+            const DigestShare share = share_of(h, store);
+            return store.digest_of(&share);
+          },
+          "store"_a)
+      .def("counts", [](const Halo& h) {
+        using W = WireCounts;
+        return counts_of<&W::rounds, &W::bytes, &W::introductions, &W::factors, &W::source_rows, &W::sum_rows>(
+            h.counts);
+      });
+}
+
+}  // namespace livegnn
