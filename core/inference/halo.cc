@@ -356,7 +356,7 @@ Parcels Halo::swap(Parcels parcels) {
 }
 
 void Halo::fail() {
-  if (failed_ || parts_ == 1) return;
+  if (!open_ || failed_ || parts_ == 1) return;
   failed_ = true;
   Parcels parcels(at(parts_), std::string(1, kFailed));
   parcels[at(part_)].clear();

@@ -42,6 +42,7 @@ void EngineImpl::grow() {
 // What may refuse a batch before any row has changed.
 void EngineImpl::prepare(const BatchDelta& delta) {
   const double begun = seconds_now();
+  if (work_.trade != nullptr && !journal_armed_) begin_journal();  // a part goes back alone, without the others
   work_.slots_before = work_.slots;
   refuse_unsound_files();
   if (broken_ || defers()) {  // degrees follow when the state does
@@ -57,6 +58,7 @@ void EngineImpl::prepare(const BatchDelta& delta) {
 
 void EngineImpl::abort() {
   prepare_seconds_ = 0.0;
+  if (work_.trade != nullptr) journal_armed_ = false;
   if (!prepared_) return;
   for (DegreeNorm& norm : work_.state.norms) norm.restore();
   prepared_ = false;
@@ -219,7 +221,11 @@ Changes EngineImpl::publish() {
     work_.journal.end();
     work_.state.release_rows();
   }
-  if (work_.trade != nullptr) work_.trade->keep();
+  if (work_.trade != nullptr) {
+    work_.trade->keep();
+    work_.journal.end();
+    journal_armed_ = false;
+  }
   Changes changes;
   if (moves_max_ >= 0) {
     changes.moves =

@@ -81,7 +81,7 @@ class Halo {
 
   // ---- rounds
   Parcels swap(Parcels parcels);  // throws Error(PartRefused) where another part has failed
-  void fail();                    // the round that others wait in, for a part that cannot go on
+  void fail();  // the round that others wait in, for a part that cannot go on; without a batch at work nothing
   bool failed() const { return failed_; }
   void reduce_max(std::span<float> values);
 

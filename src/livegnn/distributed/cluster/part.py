@@ -1,5 +1,5 @@
-"""EnginePart: the exact engine of one part. It makes no decision of its own: every part is given the same batches in the
-same order, and they go through each batch round by round, together (RIPPLE, section 5.3).
+"""EnginePart: the exact engine of one part. It makes no decision of its own: every part is given the same batches in
+the same order, and they go through each batch round by round, together (RIPPLE, section 5.3).
 
 Invariant between batches: outputs and aggregates of the part's own vertices are, bit for bit, those of one engine with
 the whole graph. A batch that any part refuses is taken back by all.
@@ -32,7 +32,7 @@ class PartChanges(NamedTuple):
     seconds: tuple[float, float, float]
 
 
-class Newcomers(NamedTuple):
+class NewOwners(NamedTuple):
     """Owners of slots that the batch may be the first to use: parts of the slots from `first` on."""
 
     first: int
@@ -69,7 +69,7 @@ class EnginePart:
     # ---- batches
 
     def apply(
-        self, batch: BatchColumns, newcomers: Newcomers, before_publish: Callable[[], None] | None = None
+        self, batch: BatchColumns, newcomers: NewOwners, before_publish: Callable[[], None] | None = None
     ) -> PartChanges:
         """One batch, in slots of the whole graph; rounds.
 
@@ -84,8 +84,12 @@ class EnginePart:
             mine, places = self.halo.take(_buffer_of(batch), self.store)
 
             def agree() -> None:
-                if before_publish is not None:
-                    before_publish()
+                try:
+                    if before_publish is not None:
+                        before_publish()
+                except BaseException:
+                    self.halo.fail()  # before this part goes back
+                    raise
                 self.halo.agree()
 
             changes = _native.apply_batch(self.store, [self.native], [], mine, agree)[0]
