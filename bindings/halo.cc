@@ -14,6 +14,7 @@
 #include "data.h"
 #include "gil.h"
 #include "graph_arrays.h"
+#include "livegnn/engine.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -61,7 +62,55 @@ std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer
   return {std::move(taken.buffer), make_array(std::move(taken.places))};
 }
 
+Columns remember(const Engine& engine, const Halo& halo) {
+  HaloMemory memory;
+  halo.remember(memory);
+  engine.remember(memory);
+  Columns out;
+  out["slot_owners"] = make_array(std::move(memory.slot_owners));
+  out["out_at"] = make_array(std::move(memory.out_at));
+  out["in_at"] = make_array(std::move(memory.in_at));
+  out["free_own"] = make_array(std::move(memory.free_own));
+  out["free_ghosts"] = make_array(std::move(memory.free_ghosts));
+  for (std::size_t k = 0; k < memory.stale.size(); ++k)
+    out[("stale." + std::to_string(k)).c_str()] = make_array(std::move(memory.stale[k]));
+  return out;
+}
+
+void recall(Engine& engine, Halo& halo, const Columns& arrays) {
+  const auto column = [&]<typename T>(const char* name, std::vector<T>& into) {
+    const auto array = stored<In1<T>>(arrays, name);
+    into.assign(array.data(), array.data() + array.size());
+  };
+  HaloMemory memory;
+  column("slot_owners", memory.slot_owners);
+  column("out_at", memory.out_at);
+  column("in_at", memory.in_at);
+  column("free_own", memory.free_own);
+  column("free_ghosts", memory.free_ghosts);
+  for (std::size_t k = 0; arrays.contains(("stale." + std::to_string(k)).c_str()); ++k)
+    column(("stale." + std::to_string(k)).c_str(), memory.stale.emplace_back());
+  halo.recall(memory);
+  engine.recall(memory);
+}
+
+nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> parcels_of_start(const Engine& engine) {
+  nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> rounds;
+  for (const Parcels& parcels : engine.parcels_of_start()) {
+    nb::list round;
+    for (const std::string& parcel : parcels) round.append(nb::bytes(parcel.data(), parcel.size()));
+    rounds.append(round);
+  }
+  return rounds;
+}
+
 }  // namespace
+
+void bind_part(nb::class_<Engine>& engine) {
+  engine.def("remember", &remember, "halo"_a)
+      .def("recall", &recall, "halo"_a, "arrays"_a)
+      .def("parcels_of_start", &parcels_of_start);
+}
 
 void bind_halo(nb::module_& m) {
   nb::class_<Halo>(m, "Halo", "One part of a graph that is cut over several engines.")
@@ -95,7 +144,6 @@ void bind_halo(nb::module_& m) {
             h.swap(Parcels(static_cast<std::size_t>(h.parts())));
           },
           "A round that says nothing but that this part goes on.")
-      .def("owner_of", &Halo::owner_of, "slot"_a)
       .def(
           "locals",
           [](const Halo& h, Ids globals) {
@@ -113,6 +161,12 @@ void bind_halo(nb::module_& m) {
              return make_array(std::move(flags));
            })
       .def_prop_ro("next_edge_id", &Halo::next_edge_id)
+      .def("owners",
+           [](const Halo& h) {
+             std::vector<std::uint16_t> owners;
+             for (std::int64_t slot = 0; slot < h.global_count(); ++slot) owners.push_back(h.owner_of(slot));
+             return make_array(std::move(owners));
+           })
       .def(
           "graph_digest",
           [](const Halo& h, const GraphStore& store) {

@@ -11,8 +11,6 @@ namespace livegnn {
 
 namespace {
 
-constexpr char kGoesOn = 0, kFailed = 1;  // the first byte of a parcel
-
 std::uint64_t bit_of(int part) { return std::uint64_t{1} << part; }
 
 std::string subject_of(const Update& update) {
@@ -97,6 +95,25 @@ void Halo::load(std::span<const std::int64_t> globals, EdgeId next_edge_id, cons
   for (auto* lists : {&first_out_, &first_in_}) {
     for (auto& list : *lists) list.clear();
   }
+}
+
+void Halo::remember(HaloMemory& memory) const {
+  memory.slot_owners = slot_owners_;
+  memory.out_at = out_at_;
+  memory.in_at = in_at_;
+  memory.free_own.assign(free_[0].begin(), free_[0].end());
+  memory.free_ghosts.assign(free_[1].begin(), free_[1].end());
+}
+
+void Halo::recall(const HaloMemory& memory) {
+  const std::size_t slots = globals_.size();
+  invariant(memory.slot_owners.size() == slots && memory.out_at.size() == slots && memory.in_at.size() == slots,
+            "the memory of another part");
+  slot_owners_ = memory.slot_owners;
+  out_at_ = memory.out_at;
+  in_at_ = memory.in_at;
+  free_[0].assign(memory.free_own.begin(), memory.free_own.end());
+  free_[1].assign(memory.free_ghosts.begin(), memory.free_ghosts.end());
 }
 
 bool Halo::counts_edge(VertexId src, VertexId dst, bool undirected) const {

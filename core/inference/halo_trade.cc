@@ -443,8 +443,7 @@ void HaloTrade::take_moved_factors(int k) {
 
 // ---- from scratch
 
-void HaloTrade::send_all_factors(State& state) const {
-  if (halo_.parts() == 1 || contexts_.empty()) return;
+Parcels HaloTrade::all_factors(const State& state) const {
   Parcels parcels(at(halo_.parts()));
   std::vector<WireWriter> to;
   for (std::string& parcel : parcels) to.emplace_back(parcel);
@@ -455,7 +454,41 @@ void HaloTrade::send_all_factors(State& state) const {
       for (const int context : contexts_) to[at(part)].plain(state.norms[at(context)].scale(v));
     });
   }
-  const Parcels got = halo_.swap(std::move(parcels));
+  return parcels;
+}
+
+Parcels HaloTrade::all_rows(int table, const State& state) const {
+  const int width = work_.source().stored[at(table)].width;
+  Parcels parcels(at(halo_.parts()));
+  std::vector<WireWriter> to;
+  for (std::string& parcel : parcels) to.emplace_back(parcel);
+  for (VertexId v = 0; v < work_.graph.slot_count(); ++v) {
+    if (halo_.is_ghost(v) || !work_.graph.is_live(v)) continue;
+    each_part(reach(table, v), [&](int part) {
+      to[at(part)].id(halo_.global_of(v));
+      to[at(part)].floats(state.stored[at(table)].row(v), width);
+    });
+  }
+  return parcels;
+}
+
+std::vector<Parcels> HaloTrade::parcels_of_start() const {
+  std::vector<Parcels> rounds;
+  if (!contexts_.empty()) rounds.push_back(all_factors(work_.state));
+  for (const auto& tables : tables_) {
+    for (const int t : tables) rounds.push_back(all_rows(t, work_.state));
+  }
+  for (Parcels& parcels : rounds) {
+    for (int part = 0; part < halo_.parts(); ++part) {
+      if (part != halo_.part()) parcels[at(part)].insert(parcels[at(part)].begin(), Halo::kGoesOn);
+    }
+  }
+  return rounds;
+}
+
+void HaloTrade::send_all_factors(State& state) const {
+  if (halo_.parts() == 1 || contexts_.empty()) return;
+  const Parcels got = halo_.swap(all_factors(state));
   std::vector<WireReader> from = readers_of(got);
   for (WireReader& reader : from) {
     while (!reader.at_end()) {
@@ -472,19 +505,9 @@ void HaloTrade::send_all(int stage, State& state) const {
   if (halo_.parts() == 1) return;
   for (const int t : tables_[at(stage)]) {
     const int width = work_.source().stored[at(t)].width;
-    Parcels parcels(at(halo_.parts()));
-    std::vector<WireWriter> to;
-    for (std::string& parcel : parcels) to.emplace_back(parcel);
-    for (VertexId v = 0; v < work_.graph.slot_count(); ++v) {
-      if (halo_.is_ghost(v) || !work_.graph.is_live(v)) continue;
-      each_part(reach(t, v), [&](int part) {
-        to[at(part)].id(halo_.global_of(v));
-        to[at(part)].floats(state.stored[at(t)].row(v), width);
-      });
-    }
-    const Parcels got = halo_.swap(std::move(parcels));
-    std::vector<WireReader> from = readers_of(got);
+    const Parcels got = halo_.swap(all_rows(t, state));
     std::vector<float> unknown(at(width));
+    std::vector<WireReader> from = readers_of(got);
     for (WireReader& reader : from) {
       while (!reader.at_end()) {
         const VertexId v = halo_.local_of(reader.id());

@@ -70,6 +70,10 @@ class HaloTrade {
   void send_all_factors(State& state) const;
   void send_all(int stage, State& state) const;
   void forget();  // nothing is stale any more
+  // What this part sends while an engine with these scales is made of the graph as it is, round by round.
+  std::vector<Parcels> parcels_of_start() const;
+  const std::vector<std::vector<std::uint64_t>>& stale() const { return stale_; }
+  void recall(const std::vector<std::vector<std::uint64_t>>& stale) { stale_ = stale; }
 
  private:
   struct Choice;
@@ -80,6 +84,8 @@ class HaloTrade {
   void mark_stale(int k, VertexId v, std::uint64_t bits, bool stale);
   std::uint64_t reach(int table, VertexId u) const;
   bool is_first(VertexId u, int part) const;
+  Parcels all_factors(const State& state) const;
+  Parcels all_rows(int table, const State& state) const;
   std::vector<std::vector<VertexId>> changed_sources(int table);
   void by_global(std::vector<VertexId>& vertices) const;
   void write_rows(int table, std::vector<WireWriter>& to);

@@ -158,6 +158,10 @@ class Engine {
   virtual std::optional<PagingStats> paging() const = 0;  // none without a memory limit
   virtual std::vector<std::vector<int>> scale_exponents() const = 0;
   virtual int output_width() const = 0;
+  // Of a part, between batches: see HaloTrade::parcels_of_start; what is stale, and that again.
+  virtual std::vector<Parcels> parcels_of_start() const = 0;
+  virtual void remember(HaloMemory& memory) const = 0;
+  virtual void recall(const HaloMemory& memory) = 0;
 
   // ---- explanations (no writer at work; of a state that keeps rows): see livegnn/explain.h. Table -1: the features
   virtual void stored_rows(int table, std::span<const std::int64_t> slots, float* out) const = 0;

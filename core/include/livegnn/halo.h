@@ -34,6 +34,14 @@ struct WireCounts {
   std::int64_t source_rows = 0, sum_rows = 0;   // messages of changed sources, sums for affected destinations
 };
 
+// What of a part is not in its store: a part that starts again from it makes the same parcels as one that went on.
+struct HaloMemory {
+  std::vector<std::uint16_t> slot_owners;
+  std::vector<std::uint64_t> out_at, in_at;
+  std::vector<std::int64_t> free_own, free_ghosts;
+  std::vector<std::vector<std::uint64_t>> stale;  // of the engine: by aggregation, by slot
+};
+
 // This part's share of a batch, in its slots.
 struct PartBatch {
   UpdateBuffer buffer;
@@ -42,6 +50,8 @@ struct PartBatch {
 
 class Halo {
  public:
+  static constexpr char kGoesOn = 0, kFailed = 1;  // the first byte of a parcel
+
   Halo(int parts, int part, Swap swap);
 
   int parts() const { return parts_; }
@@ -51,6 +61,8 @@ class Halo {
   void set_owners(std::int64_t first, std::span<const std::uint16_t> owners);
   // The store's slots after it was loaded, by slot: global slots. Bits of parts are taken from the edges.
   void load(std::span<const std::int64_t> globals, EdgeId next_edge_id, const GraphStore& store);
+  void remember(HaloMemory& memory) const;  // all but what is stale
+  void recall(const HaloMemory& memory);    // after load()
   std::uint16_t owner_of(std::int64_t global) const {
     return global >= 0 && global < global_count() ? owners_[static_cast<std::size_t>(global)] : kNoPart;
   }

@@ -156,6 +156,40 @@ class EnginePart:
         slots = self.slots()
         return slots, rows[self.halo.locals(slots)]
 
+    def arrays(self) -> PartArrays:
+        """The part as it is, for another process."""
+        numbers = (self.part, self.parts)
+        store = {name: np.ascontiguousarray(array) for name, array in self.store.to_arrays().items()}
+        return PartArrays(*numbers, self._options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id)
+
+    def what_if(self, batch: BatchColumns, owners: NewOwners) -> tuple[Any, PartChanges]:
+        """A batch that is looked at: the native view, open, and the vertices that it would change; rounds.
+
+        close_what_if() ends it. Raises: as apply().
+        """
+        places: Int64Array | None = None
+        try:
+            self.halo.set_owners(owners.first, owners.owners)
+            mine, places = self.halo.take(_buffer_of(batch), self.store)
+            view = _native.NativeWhatIf(self.store, self.native, mine)
+        except BaseException as error:
+            self.halo.fail()
+            self.halo.roll_back()
+            if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
+                raise self._renamed(error, places) from error
+            raise
+        return view, PartChanges(self._own_globals(self.native.staged_vertices()), [], (0.0, 0.0, 0.0))
+
+    def close_what_if(self, view: Any) -> None:
+        """Puts every row back, bit for bit. No round."""
+        view.close()
+        self.halo.roll_back()
+
+    def staged(self, slots: Int64Array) -> Float32Array:
+        """Rows inside a what_if. Raises: VertexUnknown."""
+        rows: Float32Array = self.native.read_staged(self.halo.locals(slots))
+        return rows
+
     def digests(self) -> tuple[int, int]:
         """This part's share of the graph's digest and of the state's; each adds up modulo 2^64."""
         return int(self.halo.graph_digest(self.store)), int(self.native.digest())
