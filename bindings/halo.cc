@@ -77,7 +77,7 @@ Columns remember(const Engine& engine, const Halo& halo) {
   return out;
 }
 
-void recall(Engine& engine, Halo& halo, const Columns& arrays) {
+HaloMemory memory_of(const Columns& arrays) {
   const auto column = [&]<typename T>(const char* name, std::vector<T>& into) {
     const auto array = stored<In1<T>>(arrays, name);
     into.assign(array.data(), array.data() + array.size());
@@ -90,8 +90,7 @@ void recall(Engine& engine, Halo& halo, const Columns& arrays) {
   column("free_ghosts", memory.free_ghosts);
   for (std::size_t k = 0; arrays.contains(("stale." + std::to_string(k)).c_str()); ++k)
     column(("stale." + std::to_string(k)).c_str(), memory.stale.emplace_back());
-  halo.recall(memory);
-  engine.recall(memory);
+  return memory;
 }
 
 nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> parcels_of_start(const Engine& engine) {
@@ -108,7 +107,8 @@ nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> parcels_of_start(const Engin
 
 void bind_part(nb::class_<Engine>& engine) {
   engine.def("remember", &remember, "halo"_a)
-      .def("recall", &recall, "halo"_a, "arrays"_a)
+      .def(
+          "recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a)
       .def("parcels_of_start", &parcels_of_start);
 }
 
@@ -133,6 +133,8 @@ void bind_halo(nb::module_& m) {
           },
           array("globals"), "next_edge_id"_a, "store"_a)
       .def("take", &take, "batch"_a, "store"_a)
+      .def(
+          "recall", [](Halo& h, const Columns& arrays) { h.recall(memory_of(arrays)); }, "arrays"_a)
       .def("commit", &Halo::commit)
       .def("roll_back", &Halo::roll_back)
       .def("fail", &Halo::fail, nb::call_guard<GilRelease>())

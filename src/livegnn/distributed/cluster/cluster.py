@@ -19,7 +19,16 @@ from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChange
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.worker import Refused, refusal_of
-from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts, fennel, hashed, ldg, metis
+from livegnn.distributed.partition import (
+    NewcomerRule,
+    Newcomers,
+    PartitionReport,
+    VertexParts,
+    fennel,
+    hashed,
+    ldg,
+    metis,
+)
 from livegnn.errors import StateMismatch, UsageError, ValueInvalid, VertexUnknown, WorkerUnavailable
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.graph import Graph
@@ -141,7 +150,9 @@ class Cluster(Outputs, Consumer):
             if not isinstance(value, kind):
                 raise UsageError(f"[Cluster] expected {name} to be a {kind.__name__}, got {value!r}; pass one")
         if type(snapshot_batches) is not int or snapshot_batches < 1:
-            raise ValueInvalid(f"[Cluster] expected snapshot_batches of at least 1, got {snapshot_batches!r}; pass more")
+            raise ValueInvalid(
+                f"[Cluster] expected snapshot_batches of at least 1, got {snapshot_batches!r}; pass more"
+            )
         self._recipe = Recipe.of(model, graph)
         parts = _parts_of(graph, workers, partition)
         self.partition_report = PartitionReport.of(graph, parts)
@@ -267,7 +278,9 @@ class Cluster(Outputs, Consumer):
         live = self.graph.host.store.live()
         for slot in slots.tolist():
             if not 0 <= slot < len(live) or not live[slot]:
-                raise VertexUnknown(f"[embeddings] expected a live vertex, got {slot}; add the vertex first", vertex=slot)
+                raise VertexUnknown(
+                    f"[embeddings] expected a live vertex, got {slot}; add the vertex first", vertex=slot
+                )
         owners = self._directory.parts_of(slots)
         calls: list[Call] = [(method, slots[owners == part]) for part in range(self.workers)]
         found: list[Float32Array] = self._all(calls)
@@ -277,7 +290,9 @@ class Cluster(Outputs, Consumer):
         return rows
 
     def _edge_rows(self, edges: object) -> NoReturn:
-        raise UsageError("[edge_outputs] expected an Engine, got a Cluster, which keeps rows of vertices; use an Engine")
+        raise UsageError(
+            "[edge_outputs] expected an Engine, got a Cluster, which keeps rows of vertices; use an Engine"
+        )
 
     def _refuse_closed(self, where: str) -> None:
         if self._closed:
@@ -289,14 +304,12 @@ class Cluster(Outputs, Consumer):
         """Calls that change nothing, again where a worker was lost. Raises: WorkerUnavailable."""
         self._refuse_closed(str(calls[0][0]))
         with self._reading:
-            for attempt in range(_ATTEMPTS):
+            for _ in range(_ATTEMPTS):
                 try:
                     return self._crew.call(calls)
                 except WorkerUnavailable:
-                    if attempt == _ATTEMPTS - 1:
-                        raise
                     self._recover(None)
-        raise AssertionError
+            return self._crew.call(calls)
 
     def _ask(self, worker: int, call: Call) -> Any:
         calls: list[Call] = [("ready",)] * self.workers
@@ -314,29 +327,48 @@ class Cluster(Outputs, Consumer):
             self._answers = [answer for answer in answers if isinstance(answer, PartChanges)]
             self._batches[batch.version] = batch
             self._version = batch.version
-            if len(self._batches) >= self._snapshot_batches:
-                self._take_snapshot()
+            self._take_snapshot_if_due()
 
     def _applied(self, batch: _Batch) -> list[PartChanges | Refused]:
-        answers: list[PartChanges | Refused] | None = None
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             try:
-                answers = self._crew.call([("apply", *batch)] * self.workers)
-                return answers
+                return self._crew.call([("apply", *batch)] * self.workers)
             except WorkerUnavailable:
-                if attempt == _ATTEMPTS - 1:
-                    raise
                 answers = self._recover(batch)
                 if answers is not None:
                     return answers
-        raise AssertionError
+        raise WorkerUnavailable(
+            f"[apply] expected workers that stay, got one lost at each of {_ATTEMPTS} attempts; the batch was not "
+            "applied: look at the workers' memory, and try again"
+        )
 
     def _take_snapshot(self) -> None:
+        """Every worker has the new one before any drops what the old one needs."""
         self._snapshots = self._crew.keep([("take_snapshot",)] * self.workers)
         self._snapshot_version = self._version
         self._batches.clear()
+        self._crew.call([("forget_before", self._version)] * self.workers)
+
+    def _take_snapshot_if_due(self) -> None:
+        """The batch stands, whatever becomes of the snapshot."""
+        if len(self._batches) < self._snapshot_batches:
+            return
+        try:
+            self._take_snapshot()
+        except WorkerUnavailable:
+            _log.warning("[cluster] a worker was lost at a snapshot of version %d; it is taken later", self._version)
 
     def _recover(self, batch: _Batch | None) -> list[PartChanges | Refused] | None:
+        """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._recover_once(batch)
+            except WorkerUnavailable:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _recover_once(self, batch: _Batch | None) -> list[PartChanges | Refused] | None:
         """Brings all workers to one version: those that were lost start again from their snapshots and go through the
         batches since, while the others repeat their rounds. A batch that any worker has made its own stands.
 
@@ -345,7 +377,7 @@ class Cluster(Outputs, Consumer):
         versions = self._crew.reform()
         if -1 in versions:
             calls: list[Call] = [
-                ("start_again", snapshot, self._recipe) if version < 0 else ("repeat_start",)
+                ("start_again", snapshot, self._recipe) if version < 0 else ("repeat_start", self._snapshot_version)
                 for version, snapshot in zip(versions, self._snapshots, strict=True)
             ]
             self._crew.call(calls)
@@ -380,11 +412,11 @@ class ClusterWhatIf(Outputs):
             buffer, change = host.supposed(self._updates)
             columns = buffer.to_arrays()
             self._owners = cluster._directory.owners_in(columns)[1]
-            answers = cluster._all([("open_what_if", columns, self._owners)] * cluster.workers)
+            place.callback(cluster._all, [("close_what_if",)] * cluster.workers)
+            answers = self._call([("open_what_if", columns, self._owners)] * cluster.workers)
             refused = refusal_of(answers)
             if refused is not None:
                 raise refused
-            place.callback(cluster._all, [("close_what_if",)] * cluster.workers)
             self._ids, self._parts, self._place = change or host.ids, answers, place.pop_all()
         return self
 
@@ -393,6 +425,16 @@ class ClusterWhatIf(Outputs):
     ) -> None:
         self._ids = None
         self._place.close()
+
+    def _call(self, calls: list[Call]) -> list[Any]:
+        """A worker that is lost inside the block has no view when it is back."""
+        try:
+            return self._cluster._crew.call(calls)
+        except WorkerUnavailable as cause:
+            raise WorkerUnavailable(
+                "[what_if] expected workers that stay while the view is open, got one that was lost; nothing has "
+                "changed: open another view"
+            ) from cause
 
     @property
     def vertices(self) -> Int64Array:
@@ -417,7 +459,7 @@ class ClusterWhatIf(Outputs):
             if len(self._owners.owners)
             else 0,
         )
-        found = cluster._all([("read_staged", slots[owners == part]) for part in range(cluster.workers)])
+        found = self._call([("read_staged", slots[owners == part]) for part in range(cluster.workers)])
         rows = np.empty((len(slots), found[0].shape[1]), np.float32)
         for part, mine in enumerate(found):
             rows[owners == part] = mine

@@ -110,5 +110,7 @@ class ThreadCrew:
             got = [given[rank] for given in self._given]
             self._barrier.wait()
         except threading.BrokenBarrierError as cause:
-            raise WorkerUnavailable(f"[cluster] expected all {self.size} workers, got fewer; reform the crew") from cause
+            raise WorkerUnavailable(
+                f"[cluster] expected all {self.size} workers, got fewer; reform the crew"
+            ) from cause
         return got

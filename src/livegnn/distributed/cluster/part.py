@@ -7,7 +7,8 @@ the whole graph. A batch that any part refuses is taken back by all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from livegnn import _native
 from livegnn.distributed.cluster.cut import PartArrays
-from livegnn.errors import LiveGnnError, PartRefused, UpdateError
+from livegnn.errors import LiveGnnError, PartRefused, UpdateError, WorkerUnavailable
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 Swap: TypeAlias = Callable[[list[bytes]], list[bytes]]
@@ -44,7 +45,7 @@ class EnginePart:
 
     Args:    arrays: the part.  program: the compiled model, the same everywhere.  swap: sends one parcel to each part
              and returns what each has sent here.  scales: those of an engine that there was, by default chosen
-             together, as one engine would.
+             together, as one engine would.  memory: what an earlier engine of the part remembered, with the arrays.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class EnginePart:
         *,
         threads: int = 1,
         scales: Sequence[Sequence[int]] = (),
+        memory: Mapping[str, AnyArray] | None = None,
     ) -> None:
         self.part, self.parts = arrays.part, arrays.parts
         self.store = arrays.make_store()
@@ -62,8 +64,12 @@ class EnginePart:
         self.halo = _native.Halo(arrays.parts, arrays.part, swap)
         self.halo.set_owners(0, arrays.owners)
         self.halo.load(arrays.globals, arrays.next_edge_id, self.store)
+        if memory is not None:  # whom it has met decides what it sends at the start
+            self.halo.recall(memory)
         options = _native.EngineOptions(threads=threads, scale_exponents=[list(row) for row in scales])
         self.native = _native.NativeEngine.create_part(self.store, program, options, self.halo)
+        if memory is not None:
+            self.native.recall(memory)
         self._options = arrays.options
 
     # ---- batches
@@ -88,19 +94,25 @@ class EnginePart:
                     if before_publish is not None:
                         before_publish()
                 except BaseException:
-                    self.halo.fail()  # before this part goes back
+                    with contextlib.suppress(WorkerUnavailable):
+                        self.halo.fail()  # before this part goes back
                     raise
                 self.halo.agree()
 
             changes = _native.apply_batch(self.store, [self.native], [], mine, agree)[0]
         except BaseException as error:
-            self.halo.fail()  # where the others still wait for this part
-            self.halo.roll_back()
+            self._give_up()
             if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
                 raise self._renamed(error, places) from error
             raise
         self.halo.commit()
         return self._changes(changes)
+
+    def _give_up(self) -> None:
+        """Goes back, where the others still wait for this part with their knowledge."""
+        with contextlib.suppress(WorkerUnavailable):  # the wire may be what failed
+            self.halo.fail()
+        self.halo.roll_back()
 
     def _changes(self, changes: Any) -> PartChanges:
         slots = self._own_globals(changes.vertices())
@@ -160,7 +172,9 @@ class EnginePart:
         """The part as it is, for another process."""
         numbers = (self.part, self.parts)
         store = {name: np.ascontiguousarray(array) for name, array in self.store.to_arrays().items()}
-        return PartArrays(*numbers, self._options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id)
+        return PartArrays(
+            *numbers, self._options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id
+        )
 
     def what_if(self, batch: BatchColumns, owners: NewOwners) -> tuple[Any, PartChanges]:
         """A batch that is looked at: the native view, open, and the vertices that it would change; rounds.
@@ -173,8 +187,7 @@ class EnginePart:
             mine, places = self.halo.take(_buffer_of(batch), self.store)
             view = _native.NativeWhatIf(self.store, self.native, mine)
         except BaseException as error:
-            self.halo.fail()
-            self.halo.roll_back()
+            self._give_up()
             if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
                 raise self._renamed(error, places) from error
             raise

@@ -56,7 +56,7 @@ class PartWorker:
         self._part: EnginePart | None = None
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
-        self._snapshot: PartSnapshot | None = None
+        self._snapshots: dict[int, PartSnapshot] = {}  # by version: the newest, and the one before until it is dropped
         self._view: Any = None
 
     @property
@@ -73,36 +73,46 @@ class PartWorker:
 
     # ---- start; rounds
 
-    def start(self, version: int, arrays: PartArrays, recipe: Recipe, scales: list[list[int]]) -> None:
+    def start(
+        self,
+        version: int,
+        arrays: PartArrays,
+        recipe: Recipe,
+        scales: list[list[int]],
+        memory: dict[str, AnyArray] | None = None,
+    ) -> None:
         """Runs the model on the part. scales: none are chosen where some are given."""
-        self._part = EnginePart(arrays, recipe.program(), self._send, threads=self._threads, scales=scales)
+        given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
+        self._part = EnginePart(arrays, recipe.program(), self._send, **given)
         self.version = version
         self._done.clear()
+        self._snapshots.clear()
 
     def start_again(self, snapshot: PartSnapshot, recipe: Recipe) -> None:
         """The same from a snapshot, while the others repeat_start()."""
-        self.start(snapshot.version, PartArrays.from_arrays(snapshot.arrays), recipe, snapshot.scales)
-        self.part.native.recall(self.part.halo, snapshot.memory)
-        self._snapshot = snapshot
+        arrays = PartArrays.from_arrays(snapshot.arrays)
+        self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
+        self._snapshots[snapshot.version] = snapshot
 
-    def repeat_start(self) -> None:
-        """This worker's rounds while another one starts again from the same snapshot."""
-        assert self._snapshot is not None
-        for parcels in self._snapshot.parcels:
+    def repeat_start(self, version: int) -> None:
+        """This worker's rounds while another one starts again from its snapshot of that version."""
+        for parcels in self._snapshots[version].parcels:
             self.swap(parcels)
 
     def take_snapshot(self) -> PartSnapshot:
-        """Of the version as it is; what was kept for an older one is dropped. No round."""
+        """Of the version as it is. No round."""
         part = self.part
-        if not part.parts > 1:
-            parcels: Rounds = []
-        else:
-            parcels = part.native.parcels_of_start()
-        self._snapshot = PartSnapshot(
+        parcels: Rounds = part.native.parcels_of_start() if part.parts > 1 else []
+        made = PartSnapshot(
             self.version, part.arrays().to_arrays(), part.native.remember(part.halo), part.scales(), parcels
         )
-        self._done.clear()
-        return self._snapshot
+        self._snapshots[self.version] = made
+        return made
+
+    def forget_before(self, version: int) -> None:
+        """Drops what is kept for snapshots before that version: every worker has one of it."""
+        self._snapshots = {kept: each for kept, each in self._snapshots.items() if kept >= version}
+        self._done = {made: each for made, each in self._done.items() if made > version}
 
     # ---- batches; rounds
 
