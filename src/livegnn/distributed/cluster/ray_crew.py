@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from livegnn.distributed.cluster.worker import PartWorker
 from livegnn.errors import LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
 
+_PAUSE_SECONDS = 0.1
 _GRACE_SECONDS = 10.0  # beyond a round's time, for a worker that is about to notice that another one is gone
 
 
@@ -118,16 +120,28 @@ class RayCrew:
 
     def reform(self) -> list[int]:
         """See Crew."""
-        versions = []
-        for actor in self._actors:
-            try:
-                versions.append(self._got([actor.ready.remote()])[0][0])
-            except WorkerUnavailable:  # it is gone, or hangs
-                self._ray.kill(actor, no_restart=False)
-                versions.append(self._got([actor.ready.remote()])[0][0])
+        versions = [self._version_of(actor) for actor in self._actors]
         address = self._got([self._actors[0].offer.remote()])[0]
         self._got([actor.join.remote(address) for actor in self._actors])
         return versions
+
+    def _version_of(self, actor: Any) -> int:
+        """The version of a worker; one that hangs is ended, and one that is gone is waited for until Ray has it back."""
+        exceptions, deadline = self._ray.exceptions, time.monotonic() + self._timeout_s + _GRACE_SECONDS
+        while True:
+            try:
+                version: int = self._ray.get(actor.ready.remote(), timeout=self._timeout_s + _GRACE_SECONDS)[0]
+                return version
+            except exceptions.GetTimeoutError:
+                self._ray.kill(actor, no_restart=False)
+                deadline = time.monotonic() + self._timeout_s + _GRACE_SECONDS
+            except exceptions.RayActorError as cause:
+                if time.monotonic() > deadline:
+                    raise WorkerUnavailable(
+                        f"[cluster] expected Ray to start a worker again within {self._timeout_s:.0f} s, got none; see "
+                        "whether the Ray cluster has room for it"
+                    ) from cause
+                time.sleep(_PAUSE_SECONDS)
 
     def close(self) -> None:
         """See Crew."""
