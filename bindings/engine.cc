@@ -190,7 +190,7 @@ void bind_engine_class(nb::module_& m) {
         return stats ? std::optional(facts(*stats)) : std::nullopt;
       });
   bind_explain(engine);
-  bind_part(engine);
+  bind_part(m, engine);
 }
 
 // Reads under way in other threads keep a snapshot that is closed alive.

@@ -24,7 +24,8 @@ namespace {
 
 using namespace graph_arrays;
 
-using Sending = nb::typed<nb::callable, nb::list(nb::list)>;
+using Sent = nb::typed<nb::list, nb::bytes>;
+using Sending = nb::typed<nb::callable, Sent(Sent)>;
 
 // swap(parcels): bytes to each part, into bytes from each. Python's function lives as long as the Halo.
 Swap swap_through(Sending given) {
@@ -105,11 +106,10 @@ nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> parcels_of_start(const Engin
 
 }  // namespace
 
-void bind_part(nb::class_<Engine>& engine) {
+void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
   engine.def("remember", &remember, "halo"_a)
-      .def(
-          "recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a)
-      .def("parcels_of_start", &parcels_of_start);
+      .def("recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a);
+  m.def("parcels_of_start", &parcels_of_start, "engine"_a);  // not in the class, where bytes is a method
 }
 
 void bind_halo(nb::module_& m) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from livegnn.distributed.cluster.cut import check_parts, cut
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.ray_crew import RayCrew
-from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.worker import Refused, refusal_of
 from livegnn.distributed.partition import (
     NewcomerRule,
@@ -34,17 +35,19 @@ from livegnn.graph.consumers import Consumer
 from livegnn.graph.graph import Graph
 from livegnn.graph.updates import Updates
 from livegnn.inference import hetero as over_types
+from livegnn.inference import storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.predict import Rows
 from livegnn.inference.storage import model_digest
 from livegnn.inference.views import Outputs
 from livegnn.models.model import Model
+from livegnn.stored import file_path
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 Partitioner: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
 Callback: TypeAlias = Callable[[Changes], object]
 
-_PARTITIONERS = {"metis": metis, "ldg": ldg, "fennel": fennel}
+_PARTITIONERS: dict[str, Callable[[Graph, int], VertexParts]] = {"metis": metis, "ldg": ldg, "fennel": fennel}
 _ATTEMPTS = 5  # at one batch, while workers are lost
 _MASK = 2**64 - 1
 _log = logging.getLogger("livegnn")
@@ -120,7 +123,7 @@ class Cluster(Outputs, Consumer):
              VertexParts.  newcomers: "ldg", "fennel" or "hash", for vertices that come later.
              threads: of each worker.  timeout_s: after which a worker that does not answer is started again.
              snapshot_batches: after so many batches every worker takes a snapshot to start again from.
-             crew: what hosts the workers, by default a RayCrew.
+             crew: what hosts the workers, by default a RayCrew.  scales: as of Engine.
     Raises:  as Engine; UsageError for other numbers; DataMissing without Ray, torch or pymetis.
     Exactness: bit-equal to an Engine with the whole graph: `state_digest()` is the same text.
     Limits:  incremental, eager and in memory: no strategy=, mode=, state= or memory_limit=; models with one row per
@@ -144,6 +147,7 @@ class Cluster(Outputs, Consumer):
         timeout_s: float = 60.0,
         snapshot_batches: int = 1000,
         crew: Crew | None = None,
+        scales: list[list[int]] | None = None,
     ) -> None:
         check_parts("Cluster", workers)
         for kind, value, name in ((Model, model, "model"), (Graph, graph, "graph")):
@@ -153,7 +157,9 @@ class Cluster(Outputs, Consumer):
             raise ValueInvalid(
                 f"[Cluster] expected snapshot_batches of at least 1, got {snapshot_batches!r}; pass more"
             )
-        self._recipe = Recipe.of(model, graph)
+        self._shape = GraphShape.of(graph)
+        self._recipe = Recipe.of(model, self._shape)
+        self._next: tuple[Model, Recipe] | None = None  # of a swap under way
         parts = _parts_of(graph, workers, partition)
         self.partition_report = PartitionReport.of(graph, parts)
         self.model, self.workers = model, workers
@@ -169,7 +175,7 @@ class Cluster(Outputs, Consumer):
         self._crew: Crew = crew or RayCrew(workers, threads, timeout_s, address)
         try:
             pieces = cut(graph, parts.of_first(graph.slot_count), workers)
-            self._crew.call([("start", self._version, piece, self._recipe, []) for piece in pieces])
+            self._crew.call([("start", self._version, piece, self._recipe, scales or []) for piece in pieces])
             del pieces
             self._take_snapshot()
         except BaseException:
@@ -214,6 +220,55 @@ class Cluster(Outputs, Consumer):
         """A view of the outputs as they would be after `updates`, as Engine.what_if; readers wait for its end, too."""
         self._refuse_closed("what_if")
         return ClusterWhatIf(self, updates)
+
+    def swap(self, model: Model) -> None:
+        """Changes to another model, as Engine.swap: its state is built beside the old one, then all workers switch.
+
+        It is a version without updates, whose changes name every vertex. Raises: as Engine.swap.
+        """
+        self._refuse_closed("swap")
+        with self.graph.host.lock:
+            self._next = (model, Recipe.of(model, self._shape))
+            try:
+                self.graph.host.apply(Updates(), self)
+            finally:
+                self._next = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes graph, model and scales to one file, as Engine.save does: an Engine can load it, and a Cluster of any
+        number of workers. The driver holds the whole graph meanwhile. Raises: as Engine.save.
+        """
+        with self.graph.host.writing("save"):
+            settings = {"strategy": "incremental", "state": "fast", "mode": "eager", "hot": 1000, "path": "auto"}
+            settings |= {"fanout": 10, "seed": 0}
+            storage.save(file_path("save", path), self._whole_graph(), self.model, self.scales, settings)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], workers: int = 2, address: str | None = None, **options: Any) -> Self:
+        """The cluster, or the Engine, that save() wrote, with the same scales and so the same bits.
+
+        Args:   options: as of Cluster.  Raises: as Engine.load; as Cluster.
+        """
+        with storage.opened(path) as content:
+            arrays, model, scales, _ = storage.parts(content)
+        return cls(model, Graph.from_arrays(arrays), workers, address, scales=scales, **options)
+
+    def _whole_graph(self) -> dict[str, AnyArray]:
+        """As Graph.to_arrays() of the whole graph. The caller holds the lock."""
+        whole, shares = self.graph.to_arrays(), self._all([("own_arrays",)] * self.workers)
+        features = np.zeros((len(whole["store.live"]), shares[0]["features"].shape[1]), shares[0]["features"].dtype)
+        for share in shares:
+            features[share["slots"]] = share["features"]
+        order = np.argsort(np.concatenate([share["id"] for share in shares]), kind="stable")
+        for name in (name for name in shares[0] if name not in ("slots", "features", "vertex_type")):
+            whole[f"store.{name}"] = np.ascontiguousarray(np.concatenate([share[name] for share in shares])[order])
+        whole["store.features"] = features
+        whole["store.counters"] = np.array([self._version, self._directory.next_edge_id], np.int64)
+        whole["option.feature_width"] = np.array(features.shape[1], np.int64)
+        if "types.widths" in whole:
+            widths = [self._shape.feature_widths[name] for name in self._shape.vertex_types or ()]
+            whole["types.widths"] = np.array(widths, np.int64)
+        return whole
 
     # ---- reading and audits
 
@@ -320,6 +375,8 @@ class Cluster(Outputs, Consumer):
         """One batch on all workers; what the directory calls once every log has it."""
         batch = _Batch(self._version + 1, columns, owners)
         with self._reading:
+            if self._next is not None:
+                return self._swap_workers(batch.version, *self._next)
             answers = self._applied(batch)
             refused = refusal_of(answers)
             if refused is not None:
@@ -328,6 +385,20 @@ class Cluster(Outputs, Consumer):
             self._batches[batch.version] = batch
             self._version = batch.version
             self._take_snapshot_if_due()
+
+    def _swap_workers(self, version: int, model: Model, recipe: Recipe) -> None:
+        """Every worker has a snapshot of the swap before any of them goes over, so one that is lost then follows."""
+        while True:
+            self._all([("prepare_swap", recipe)] * self.workers)
+            try:
+                snapshots = self._kept("snapshot_of_swap", version)
+                break
+            except WorkerUnavailable:
+                self._recover(None)
+        self._snapshots, self._snapshot_version, self._version = snapshots, version, version
+        self._recipe, self.model = recipe, model
+        self._batches.clear()
+        self._answers = self._all([("commit_swap", version)] * self.workers)
 
     def _applied(self, batch: _Batch) -> list[PartChanges | Refused]:
         for _ in range(_ATTEMPTS):
@@ -344,10 +415,17 @@ class Cluster(Outputs, Consumer):
 
     def _take_snapshot(self) -> None:
         """Every worker has the new one before any drops what the old one needs."""
-        self._snapshots = self._crew.keep([("take_snapshot",)] * self.workers)
+        self._snapshots = self._kept("take_snapshot", self._version)
         self._snapshot_version = self._version
         self._batches.clear()
         self._crew.call([("forget_before", self._version)] * self.workers)
+
+    def _kept(self, method: str, version: int) -> list[Any]:
+        """Handles of the snapshots of all workers. Raises: WorkerUnavailable where one of them has none."""
+        handles = self._crew.keep([(method, version)] * self.workers)
+        if not all(self._crew.call([("has_snapshot", version)] * self.workers)):
+            raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
+        return handles
 
     def _take_snapshot_if_due(self) -> None:
         """The batch stands, whatever becomes of the snapshot."""
@@ -375,6 +453,10 @@ class Cluster(Outputs, Consumer):
         Returns: what the batch came to, where it stands; None where it has to be applied again.
         """
         versions = self._crew.reform()
+        for worker, version in enumerate(versions):
+            if 0 <= version < self._snapshot_version:  # it has yet to go over to another model
+                self._crew.ask(worker, ("commit_swap", self._snapshot_version))
+                versions[worker] = self._snapshot_version
         if -1 in versions:
             calls: list[Call] = [
                 ("start_again", snapshot, self._recipe) if version < 0 else ("repeat_start", self._snapshot_version)
@@ -450,15 +532,8 @@ class ClusterWhatIf(Outputs):
     def _read(self, *parts: over_types.Part) -> Rows:
         self._of()
         slots = over_types.slots_of(self._ids, "what_if", parts)
-        cluster, first = self._cluster, self._owners.first
-        known = len(cluster._directory.newcomers.parts.of)
-        owners: AnyArray = np.where(
-            slots < known,
-            cluster._directory.parts_of(np.minimum(slots, max(known - 1, 0))) if known else 0,
-            self._owners.owners[np.clip(slots - first, 0, max(len(self._owners.owners) - 1, 0))]
-            if len(self._owners.owners)
-            else 0,
-        )
+        cluster = self._cluster
+        owners = cluster._directory.parts_of(slots, self._owners)
         found = self._call([("read_staged", slots[owners == part]) for part in range(cluster.workers)])
         rows = np.empty((len(slots), found[0].shape[1]), np.float32)
         for part, mine in enumerate(found):

@@ -1,5 +1,5 @@
-"""Crew: what hosts the workers of a cluster and calls them. Two of them: RayCrew (ray_crew.py), processes on one host or
-many; ThreadCrew, threads of this process, for tests and for trying things out.
+"""Crew: what hosts the workers of a cluster and calls them. There are two: RayCrew (ray_crew.py), processes on one host
+or many; ThreadCrew, threads of this process, for tests and for trying things out.
 
 A crew decides nothing. It says that a worker was lost; what is to be done then is the cluster's business.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from livegnn.distributed.cluster.worker import PartWorker
@@ -84,7 +85,7 @@ class ThreadCrew:
         self._barrier = threading.Barrier(self.size, timeout=self._timeout_s)
         for rank in range(self.size):
             if self.workers[rank] is None:
-                self.workers[rank] = PartWorker(lambda parcels, rank=rank: self._swap(rank, parcels), self._threads)
+                self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
         return [worker.version for worker in self.workers if worker is not None]
 
     def close(self) -> None:

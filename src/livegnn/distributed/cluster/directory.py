@@ -1,5 +1,6 @@
-"""The directory: what the driver of a cluster keeps of the graph. It knows every vertex, its id, its type and its part, and
-no edge and no row of features. Ids, schema, guards, logs and versions are those of a graph, so it is one, without edges.
+"""The directory: what the driver of a cluster keeps of the graph. It knows every vertex, its id, its type and its part,
+and no edge and no row of features. Ids, schema, guards, logs and versions are those of a graph, so it is one, without
+edges.
 
 A batch comes in as to any graph. The directory takes the vertices that it adds and removes; the workers get it whole,
 in slots, once every recorder (a log) has it, and refuse it or not: all or none.
@@ -36,7 +37,9 @@ class Directory:
     def __init__(self, graph: Graph, newcomers: Newcomers) -> None:
         self.graph = _without_edges(graph)
         self.newcomers = newcomers
+        self._slot_count = graph.slot_count
         self._work: Work | None = None
+        self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
         self.graph.host.take_by(self)
 
     def serve(self, work: Work) -> None:
@@ -44,20 +47,29 @@ class Directory:
         self._work = work
 
     def owners_in(self, columns: BatchColumns) -> tuple[Placement, NewOwners]:
-        """The parts of the slots that a batch is the first to use."""
-        placement = self.newcomers.choose(columns)
-        return placement, NewOwners(placement.first_slot, placement.parts)
+        """The parts of the slots that a batch is the first to use. What names no slot is for the workers to refuse."""
+        added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
+        count = max(int(added.max(initial=-1)) + 1, self._slot_count)
+        sound = (columns["u"] < count) & (columns["v"] < count)
+        sound &= (columns["u"] >= 0) | ~np.isin(columns["kind"], _OF_VERTICES)
+        placement = self.newcomers.choose({name: columns[name][sound] for name in ("kind", "u", "v")})
+        new = np.arange(self._slot_count, count, dtype=np.int64)
+        owners = placement.parts if len(placement.parts) else self.newcomers.parts.lookup(new)
+        return placement, NewOwners(self._slot_count, owners)
 
-    def parts_of(self, slots: Int64Array) -> AnyArray:
-        """The part of each slot."""
-        return self.newcomers.parts.lookup(slots)
+    def parts_of(self, slots: Int64Array, supposed: NewOwners | None = None) -> AnyArray:
+        """The part of each slot; supposed: of those of a batch that is looked at."""
+        found = self.newcomers.parts.lookup(slots)
+        if supposed is not None:
+            new = slots >= supposed.first
+            found[new] = supposed.owners[slots[new] - supposed.first]
+        return found
 
     def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
         """For the graph's host: takes the vertices of a batch; the workers take all of it."""
         columns, places = buffer.to_arrays(), buffer.given_places()
-        placement, owners = self.owners_in(columns)
         kept = np.isin(columns["kind"], _OF_VERTICES)
-        last = _LastRecorder(self, columns, owners)
+        last = _LastRecorder(self, columns)
         host = self.graph.host
         host.add_recorder(last)  # after those that write
         try:
@@ -68,7 +80,10 @@ class Directory:
             raise error.reworded(update=int(places[np.flatnonzero(kept)[error.update]])) from error
         finally:
             host.drop_recorder(last)
-        self.newcomers.accept(placement)
+        assert last.placement is not None
+        self.newcomers.accept(last.placement)
+        self._slot_count = self.graph.slot_count
+        self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes
 
     def work(self, columns: BatchColumns, owners: NewOwners) -> None:
@@ -80,8 +95,9 @@ class Directory:
 class _LastRecorder(Recorder):
     """Every other recorder has the batch; the workers apply it, or take it back with all others."""
 
-    def __init__(self, directory: Directory, columns: BatchColumns, owners: NewOwners) -> None:
-        self._directory, self._columns, self._owners = directory, columns, owners
+    def __init__(self, directory: Directory, columns: BatchColumns) -> None:
+        self._directory, self._columns = directory, columns
+        self.placement: Placement | None = None
         self.failed: LiveGnnError | None = None
 
     def prepare(self, recorded: Recorded) -> None:
@@ -89,8 +105,9 @@ class _LastRecorder(Recorder):
 
     def append(self, recorded: Recorded) -> None:
         """Raises: what the workers refuse the batch for."""
+        self.placement, owners = self._directory.owners_in(self._columns)
         try:
-            self._directory.work(self._columns, self._owners)
+            self._directory.work(self._columns, owners)
         except LiveGnnError as error:
             self.failed = error
             raise

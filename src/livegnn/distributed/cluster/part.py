@@ -8,7 +8,7 @@ the whole graph. A batch that any part refuses is taken back by all.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -56,7 +56,7 @@ class EnginePart:
         *,
         threads: int = 1,
         scales: Sequence[Sequence[int]] = (),
-        memory: Mapping[str, AnyArray] | None = None,
+        memory: dict[str, AnyArray] | None = None,
     ) -> None:
         self.part, self.parts = arrays.part, arrays.parts
         self.store = arrays.make_store()
@@ -66,11 +66,15 @@ class EnginePart:
         self.halo.load(arrays.globals, arrays.next_edge_id, self.store)
         if memory is not None:  # whom it has met decides what it sends at the start
             self.halo.recall(memory)
-        options = _native.EngineOptions(threads=threads, scale_exponents=[list(row) for row in scales])
-        self.native = _native.NativeEngine.create_part(self.store, program, options, self.halo)
+        self._options, self._threads = arrays.options, threads
+        self.native = self.engine_of(program, scales)
         if memory is not None:
             self.native.recall(memory)
-        self._options = arrays.options
+
+    def engine_of(self, program: _native.Program, scales: Sequence[Sequence[int]] = ()) -> _native.NativeEngine:
+        """Another engine of the part, up to date and not attached; rounds."""
+        options = _native.EngineOptions(threads=self._threads, scale_exponents=[list(row) for row in scales])
+        return _native.NativeEngine.create_part(self.store, program, options, self.halo)
 
     # ---- batches
 
@@ -202,6 +206,25 @@ class EnginePart:
         """Rows inside a what_if. Raises: VertexUnknown."""
         rows: Float32Array = self.native.read_staged(self.halo.locals(slots))
         return rows
+
+    def own_arrays(self) -> dict[str, AnyArray]:
+        """This part's share of the whole graph's columns, in slots of that; an edge is in the share of one part.
+
+        slots, features, vertex_type: of own vertices.  src, dst, id and the other columns of edges.
+        """
+        columns, names, ghosts = self.store.to_arrays(), self.halo.globals(), self.halo.ghosts()
+        own = np.flatnonzero((ghosts == 0) & (columns["live"] != 0))
+        found: dict[str, AnyArray] = {"slots": names[own], "features": columns["features"][own]}
+        if "vertex_type" in columns:
+            found["vertex_type"] = columns["vertex_type"][own]
+        src, dst = columns["src"], columns["dst"]
+        end = np.where(names[src] <= names[dst], src, dst) if self._options["undirected"] else dst
+        kept = ghosts[end] == 0
+        for name in ("src", "dst", "id", "weight", "time", "type", "attr"):
+            if name in columns:
+                column = columns[name][kept]
+                found[name] = names[column].astype(column.dtype) if name in ("src", "dst") else column
+        return found
 
     def digests(self) -> tuple[int, int]:
         """This part's share of the graph's digest and of the state's; each adds up modulo 2^64."""

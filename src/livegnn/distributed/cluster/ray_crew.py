@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class PartHost:
                 f"{self._rank}); the cluster starts it again"
             ) from cause
         whole, ends = found.numpy().tobytes(), np.cumsum([0, *counts]).tolist()
-        return [whole[first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
+        return [whole[first:last] for first, last in pairwise(ends)]
 
 
 class RayCrew:
@@ -126,7 +127,7 @@ class RayCrew:
         return versions
 
     def _version_of(self, actor: Any) -> int:
-        """The version of a worker; one that hangs is ended, and one that is gone is waited for until Ray has it back."""
+        """The version of a worker. One that hangs is ended; one that is gone is waited for until Ray has it back."""
         exceptions, deadline = self._ray.exceptions, time.monotonic() + self._timeout_s + _GRACE_SECONDS
         while True:
             try:
@@ -155,9 +156,10 @@ class RayCrew:
             found: list[Any] = self._ray.get(refs, timeout=self._timeout_s + _GRACE_SECONDS)
         except (exceptions.RayActorError, exceptions.GetTimeoutError) as cause:
             raise WorkerUnavailable(
-                f"[cluster] expected all {self.size} workers, got one that has ended or is late ({type(cause).__name__})"
+                f"[cluster] expected all {self.size} workers, got one that has ended or is late "
+                f"({type(cause).__name__})"
             ) from cause
         except exceptions.RayTaskError as error:
-            cause = error.cause
-            raise cause if isinstance(cause, LiveGnnError) else error from None
+            own = error.cause
+            raise own if isinstance(own, LiveGnnError) else error from None
         return found

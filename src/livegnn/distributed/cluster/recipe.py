@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, cast
 
 from livegnn import _native
 from livegnn.errors import ColumnMissing, ModelMismatch, ModelUnsupported
@@ -16,6 +16,23 @@ from livegnn.models.model import Model
 from livegnn.types import Float32Array
 
 
+class GraphShape(NamedTuple):
+    """What of a graph a model has to fit; a Graph has all of it."""
+
+    vertex_types: tuple[str, ...] | None
+    edge_types: tuple[Any, ...] | None
+    feature_width: int
+    feature_widths: dict[str, int]
+    weight_column: Any
+    attr_width: int
+    has_type: bool
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self:
+        """Of a graph as it is."""
+        return cls(**{name: getattr(graph, name) for name in cls._fields})
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A model and what of the graph its program depends on, as data."""
@@ -26,8 +43,9 @@ class Recipe:
     codes: Codes | None
 
     @classmethod
-    def of(cls, model: Model, graph: Graph) -> Self:
+    def of(cls, model: Model, shape: GraphShape) -> Self:
         """Raises: ModelMismatch, ModelUnsupported, ColumnMissing, as Engine does."""
+        graph = cast(Graph, shape)
         codes = over_types.codes_of(model, graph)
         if codes is None and model.input_width != graph.feature_width:
             raise ModelMismatch(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, EnginePart, NewOwners, PartChanges, Swap
 from livegnn.distributed.cluster.recipe import Recipe
@@ -58,6 +59,7 @@ class PartWorker:
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, PartSnapshot] = {}  # by version: the newest, and the one before until it is dropped
         self._view: Any = None
+        self._next: Any = None  # the engine of a swap
 
     @property
     def part(self) -> EnginePart:
@@ -99,15 +101,23 @@ class PartWorker:
         for parcels in self._snapshots[version].parcels:
             self.swap(parcels)
 
-    def take_snapshot(self) -> PartSnapshot:
+    def take_snapshot(self, version: int) -> PartSnapshot:
         """Of the version as it is. No round."""
+        if version != self.version:
+            raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
+        return self._snapshot_of(version, self.part.native)
+
+    def _snapshot_of(self, version: int, native: Any) -> PartSnapshot:
         part = self.part
-        parcels: Rounds = part.native.parcels_of_start() if part.parts > 1 else []
-        made = PartSnapshot(
-            self.version, part.arrays().to_arrays(), part.native.remember(part.halo), part.scales(), parcels
-        )
-        self._snapshots[self.version] = made
+        parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
+        arrays = part.arrays().to_arrays()
+        made = PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
+        self._snapshots[version] = made
         return made
+
+    def has_snapshot(self, version: int) -> bool:
+        """Whether there is one of that version."""
+        return version in self._snapshots
 
     def forget_before(self, version: int) -> None:
         """Drops what is kept for snapshots before that version: every worker has one of it."""
@@ -140,6 +150,22 @@ class PartWorker:
             self.swap(parcels)
         return done.changes
 
+    # ---- a swap: an engine of another model beside the old one; then its snapshot; then it takes over
+
+    def prepare_swap(self, recipe: Recipe) -> None:
+        """Runs the other model; rounds. Again where it is not for the first time."""
+        self._next = self.part.engine_of(recipe.program())
+
+    def snapshot_of_swap(self, version: int) -> PartSnapshot:
+        """What a worker starts again from once the swap, which makes `version`, stands."""
+        return self._snapshot_of(version, self._next)
+
+    def commit_swap(self, version: int) -> PartChanges:
+        """The other model takes over. Nothing where it has."""
+        if self.version < version:
+            self.part.native, self._next, self.version = self._next, None, version
+        return PartChanges(self.part.slots(), [], (0.0, 0.0, 0.0))
+
     # ---- what_if; rounds
 
     def open_what_if(self, batch: BatchColumns, owners: NewOwners) -> PartChanges | Refused:
@@ -155,6 +181,10 @@ class PartWorker:
         view, self._view = self._view, None
         if view is not None:
             self.part.close_what_if(view)
+
+    def own_arrays(self) -> dict[str, AnyArray]:
+        """This worker's share of the whole graph's columns."""
+        return self.part.own_arrays()
 
     # ---- reads
 
