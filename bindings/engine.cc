@@ -145,6 +145,14 @@ void bind_engine_class(nb::module_& m) {
   engine
       .def_static("create", &Engine::create, "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>(),
                   nb::call_guard<GilRelease>())
+      .def_static(
+          "create_part",
+          [](const GraphStore& graph, Program program, EngineOptions options, Halo& halo) {
+            options.halo = &halo;
+            return Engine::create(graph, std::move(program), options);
+          },
+          "graph"_a, "program"_a, "options"_a, "halo"_a, nb::keep_alive<0, 1>(), nb::keep_alive<0, 4>(),
+          nb::call_guard<GilRelease>())
       .def("read", &read, nb::arg("ids").noconvert())
       .def("read_versioned", &read_versioned, nb::arg("ids").noconvert())
       .def("read_staged", &read_staged, nb::arg("ids").noconvert())
@@ -182,6 +190,7 @@ void bind_engine_class(nb::module_& m) {
         return stats ? std::optional(facts(*stats)) : std::nullopt;
       });
   bind_explain(engine);
+  bind_part(m, engine);
 }
 
 // Reads under way in other threads keep a snapshot that is closed alive.

@@ -57,6 +57,7 @@ NB_MODULE(_core, m) {
   livegnn::bind_graph(m);
   livegnn::bind_edges(m);
   livegnn::bind_program(m);
+  livegnn::bind_halo(m);
   livegnn::bind_engine(m);
   livegnn::bind_sampling(m);
   livegnn::bind_sampling_workers(m);

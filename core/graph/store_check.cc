@@ -53,7 +53,11 @@ std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
 }  // namespace
 
 // An edge's part of the digest; an undirected one's is that of the smaller end first.
-std::uint64_t GraphStore::edge_digest(const EdgeRecord& edge, const float* attr) const {
+std::uint64_t GraphStore::edge_digest(EdgeRecord edge, const float* attr, const DigestShare* share) const {
+  if (share != nullptr) {
+    edge.src = static_cast<VertexId>(share->name(edge.src));
+    edge.dst = static_cast<VertexId>(share->name(edge.dst));
+  }
   const bool turned = options_.undirected && edge.dst < edge.src;
   const std::uint64_t ends = turned ? word_of(edge.dst, edge.src) : word_of(edge.src, edge.dst);
   const std::uint64_t label = word_of(std::bit_cast<std::int32_t>(edge.weight), edge.type);
@@ -61,19 +65,23 @@ std::uint64_t GraphStore::edge_digest(const EdgeRecord& edge, const float* attr)
   return options_.attr_width > 0 ? chain_row(hash, attr, options_.attr_width) : hash;
 }
 
-std::uint64_t GraphStore::digest() const {
+std::uint64_t GraphStore::digest_of(const DigestShare* share) const {
   std::uint64_t sum = mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
   for (const std::int32_t width : options_.type_widths) sum = chain(sum, static_cast<std::uint64_t>(width));
   for (const EdgeEnds& ends : options_.edge_ends) sum = chain(sum, word_of(ends.src, ends.dst));
+  if (share != nullptr && !share->first) sum = 0;
   sum += offloaded_.digest;  // from here on an order-free sum
   std::vector<float> row(static_cast<std::size_t>(feature_stride()));
   for (VertexId v = 0; v < slot_count_; ++v) {
-    if (live_[v] == 0) continue;
-    std::uint64_t hash = chain(kVertexSeed, static_cast<std::uint64_t>(v));
+    if (live_[v] == 0 || (share != nullptr && !share->counts_vertex(v))) continue;
+    std::uint64_t hash = chain(kVertexSeed, static_cast<std::uint64_t>(share == nullptr ? v : share->name(v)));
     if (is_typed()) hash = chain(hash, static_cast<std::uint64_t>(vertex_types_[v]));
     sum += chain_row(hash, feature_row(v, row.data()), width_of_type(vertex_type(v)));
   }
-  visit_loaded_edges([&](const EdgeRecord& edge) { sum += edge_digest(edge, loaded_attr(edge.id)); });
+  visit_loaded_edges([&](const EdgeRecord& edge) {
+    if (share == nullptr || share->counts_edge(edge.src, edge.dst))
+      sum += edge_digest(edge, loaded_attr(edge.id), share);
+  });
   return sum;
 }
 

@@ -116,6 +116,7 @@ float DegreeNorm::share_max(float weight_max) const {
 
 void DegreeNorm::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
   for (VertexId v = first; v < last; ++v) {
+    if (is_ghost(v)) continue;
     sum_[at(v)] = sum_of(graph, v);
     finish(graph, v);
   }
@@ -138,6 +139,7 @@ void DegreeNorm::touch(VertexId v) {
 void DegreeNorm::count(const EdgeRecord& edge, float weight, int sign) {
   if (spec_.relation >= 0 && edge.type != spec_.relation) return;
   const VertexId v = owner(edge);
+  if (is_ghost(v)) return;
   touch(v);
   if (skips_loops() && edge.src == edge.dst) return;  // finish() reads the loop's weight
   const Fixed amount = share(weight, v);
@@ -149,7 +151,9 @@ void DegreeNorm::update(const GraphStore& graph, const BatchDelta& delta, Vertex
   before_.clear();
   changed_.clear();
   reserve(graph.slot_count());
-  for (VertexId v = slots_before; v < graph.slot_count(); ++v) touch(v);
+  for (VertexId v = slots_before; v < graph.slot_count(); ++v) {
+    if (!is_ghost(v)) touch(v);
+  }
   for (const EdgeRecord& edge : delta.removed) count(edge, edge.weight, -1);
   for (const EdgeRecord& edge : delta.added) count(edge, edge.weight, +1);
   if (spec_.weighted) {
@@ -163,6 +167,14 @@ void DegreeNorm::update(const GraphStore& graph, const BatchDelta& delta, Vertex
     const Factors& now = factors_[at(before.vertex)];
     if (!same_bits(before.scale, now.scale) || !same_bits(before.loop, now.loop)) changed_.push_back(before.vertex);
   }
+}
+
+void DegreeNorm::adopt(VertexId v, float scale) {
+  touch(v);
+  Factors& now = factors_[at(v)];
+  if (same_bits(now.scale, scale)) return;
+  now.scale = scale;
+  changed_.push_back(v);
 }
 
 void DegreeNorm::restore() {

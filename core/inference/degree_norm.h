@@ -13,6 +13,7 @@
 #include "inference/vertex_lists.h"
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/graph.h"
+#include "livegnn/halo.h"
 #include "livegnn/program.h"
 
 namespace livegnn {
@@ -22,6 +23,10 @@ inline bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a)
 class DegreeNorm {
  public:
   explicit DegreeNorm(const DegreeNormSpec& spec) : spec_(spec) {}
+
+  void leave_out(const Halo* halo) { halo_ = halo; }  // its ghosts have the factors that their owners send
+  void adopt(VertexId v, float scale);                // a ghost's, after update()
+  void put(VertexId v, float scale) { factors_[at(v)].scale = scale; }  // the same from scratch
 
   void reserve(std::int64_t slots);
   void rebuild(const GraphStore& graph, VertexId first, VertexId last);  // from scratch for slots in [first, last)
@@ -80,7 +85,10 @@ class DegreeNorm {
   void refuse_negative(Fixed degree, VertexId v) const;
   void finish(const GraphStore& graph, VertexId v);  // loop, degree, scale from the edges' sum
 
+  bool is_ghost(VertexId v) const { return halo_ != nullptr && halo_->is_ghost(v); }
+
   DegreeNormSpec spec_;
+  const Halo* halo_ = nullptr;
   std::vector<Fixed> sum_;  // of the weights that count
   std::vector<Factors> factors_;
   std::vector<Before> before_;

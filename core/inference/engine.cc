@@ -37,10 +37,11 @@ EngineImpl::EngineImpl(const GraphStore& graph, Program program, const EngineOpt
 std::uint64_t EngineImpl::digest() const {
   refuse_unsound_files();
   const State& state = work_.state;
+  const Halo* halo = work_.options.halo;
   std::uint64_t sum = 0;
   const auto take = [&](VertexId v) {
-    if (!work_.graph.is_live(v)) return;
-    std::uint64_t row = mix(static_cast<std::uint64_t>(v));
+    if (!work_.graph.is_live(v) || work_.is_ghost(v)) return;
+    std::uint64_t row = mix(static_cast<std::uint64_t>(halo == nullptr ? v : halo->global_of(v)));
     for (const DegreeNorm& norm : state.norms) row = mix(row ^ norm.digest_row(v));
     for (std::size_t k = 0; work_.incremental() && k < state.aggregates.size(); ++k)
       row = mix_bytes(row, state.aggregates[k].row(v), work_.operators[k]->facts.value_bytes);
@@ -53,7 +54,7 @@ std::uint64_t EngineImpl::digest() const {
       [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t v = first; v < last; ++v) take(static_cast<VertexId>(v));
       });
-  for (std::size_t k = 0; k < work_.scales.size(); ++k) {
+  for (std::size_t k = 0; k < work_.scales.size() && (halo == nullptr || halo->part() == 0); ++k) {
     const std::vector<int>& exponents = work_.scales[k].exponents;
     sum += mix_bytes(mix(0x5ca1e + k), exponents.data(), exponents.size() * sizeof(int));
   }

@@ -47,14 +47,18 @@ void EngineImpl::fetch_stage(int stage, const State& state, std::int64_t first, 
 void EngineImpl::forward_stage(int stage, State& state, Sums sums, const OutputRow& out) const {
   std::vector<Scratch<std::int64_t>> scratch(at(work_.pool.threads()));
   const auto run_chunk = [&](std::int64_t first, std::int64_t last, int thread) {
-    const int count = static_cast<int>(last - first);
-    std::vector<VertexId> vertices(at(count));
-    for (int i = 0; i < count; ++i) vertices[at(i)] = static_cast<VertexId>(first + i);
+    std::vector<VertexId> vertices;
+    vertices.reserve(at(last - first));
+    for (auto v = static_cast<VertexId>(first); v < last; ++v) {
+      if (stage == 0 || !work_.is_ghost(v)) vertices.push_back(v);
+    }
+    if (vertices.empty()) return;
+    const int count = static_cast<int>(vertices.size());
     StageView view{work_, state};
     TransientSums transient;
     if (sums == Sums::Transient) {
-      transient =
-          sum_transient(stage, state, vertices.front(), static_cast<VertexId>(last), thread, scratch[at(thread)]);
+      transient = sum_transient(stage, state, static_cast<VertexId>(first), static_cast<VertexId>(last), thread,
+                                scratch[at(thread)]);
       view.transient = &transient;
     }
     livegnn::run_stage(stage, view, vertices.data(), count, thread,
@@ -78,11 +82,13 @@ void EngineImpl::forward(State& state, bool choose_scales, Sums sums, const Outp
   const std::int64_t slots = work_.graph.slot_count();
   state.reserve(slots);
   for (DegreeNorm& norm : state.norms) norm.rebuild(work_.graph, 0, static_cast<VertexId>(slots));
+  if (work_.trade != nullptr) work_.trade->send_all_factors(state);
   for (int stage = 0; stage < stages(); ++stage) {
     for (std::size_t t = 0; t < state.stored.size(); ++t) {
       if (source().stored[t].stage == stage) state.stored[t].hold_all(slots);
     }
     forward_stage(stage, state, sums, out);
+    if (work_.trade != nullptr) work_.trade->send_all(stage, state);
     for (std::size_t k = 0; k < work_.operators.size(); ++k) {
       Operator& op = *work_.operators[k];
       if (op.stage() != stage) continue;
@@ -109,6 +115,10 @@ void EngineImpl::recompute(float* out) const {
 }
 
 void EngineImpl::rebuild() {
+  if (work_.trade != nullptr && journal_armed_) {
+    restore_journal();
+    return work_.trade->halo().roll_back();
+  }
   outputs_stale_ |= pending() || !demanded_.empty();
   work_.publication.drop_staged();
   build_state(outputs_stale_);
@@ -122,6 +132,7 @@ void EngineImpl::build_state(bool stage_outputs) {
   Workspace& w = work_;
   broken_ = true;
   prepared_ = false;
+  if (work_.trade != nullptr) work_.trade->forget();
   pending_.clear();
   demanded_.clear();
   spent_edges_ = 0;
@@ -180,7 +191,7 @@ std::optional<std::string> EngineImpl::verify() const {
       },
       [&](std::int64_t first, std::int64_t last) {
         for (auto v = static_cast<VertexId>(first); v < last && !found; ++v) {
-          const std::string what = work_.graph.is_live(v) ? difference(v, fresh, out.row(v)) : "";
+          const std::string what = work_.graph.is_live(v) && !work_.is_ghost(v) ? difference(v, fresh, out.row(v)) : "";
           if (!what.empty()) found = what + " at vertex " + std::to_string(v);
         }
       });

@@ -31,6 +31,7 @@ void EngineImpl::grow() {
   w.publication.prepare(w.slots_before, w.slots);
   w.stats.assign(source().stages.size(), StageStats{});
   for (const auto& op : w.operators) op->begin();
+  if (w.trade != nullptr) w.trade->begin(*w.delta);
   for (std::size_t t = 0; t < w.rows_before.size(); ++t) {
     if (w.row_users[t].keeps()) w.rows_before[t].begin(slots, w.pool.threads(), w.state.stored[t].row_bytes());
   }
@@ -41,18 +42,23 @@ void EngineImpl::grow() {
 // What may refuse a batch before any row has changed.
 void EngineImpl::prepare(const BatchDelta& delta) {
   const double begun = seconds_now();
+  if (work_.trade != nullptr && !journal_armed_) begin_journal();  // a part goes back alone, without the others
   work_.slots_before = work_.slots;
   refuse_unsound_files();
   if (broken_ || defers()) {  // degrees follow when the state does
     check_deferred(delta);
   } else {
-    take_degrees(delta);
+    in_step([&] {
+      take_degrees(delta);
+      if (work_.trade != nullptr) work_.trade->send_factors();
+    });
   }
   prepare_seconds_ = seconds_now() - begun;
 }
 
 void EngineImpl::abort() {
   prepare_seconds_ = 0.0;
+  if (work_.trade != nullptr) journal_armed_ = false;
   if (!prepared_) return;
   for (DegreeNorm& norm : work_.state.norms) norm.restore();
   prepared_ = false;
@@ -76,7 +82,18 @@ void EngineImpl::propagate(const BatchDelta& delta) {
   }
   work_.slots_before = work_.slots;
   if (defers()) return defer(delta);
-  propagate_now(delta);
+  in_step([&] { propagate_now(delta); });
+}
+
+// What other parts wait for: where it fails, they must not wait for ever.
+template <typename Work>
+void EngineImpl::in_step(Work&& work) {
+  try {
+    work();
+  } catch (...) {
+    if (work_.trade != nullptr) work_.trade->halo().fail();
+    throw;
+  }
 }
 
 void EngineImpl::propagate_now(const BatchDelta& delta) {
@@ -158,6 +175,7 @@ void EngineImpl::apply_edges() {
 void EngineImpl::run_stage(int stage) {
   Workspace& w = work_;
   VertexSet& dirty = w.dirty[at(stage)];
+  if (w.trade != nullptr && stage > 0) dirty.keep([&](VertexId v) { return !w.trade->is_ghost(v); });
   if (w.restricted) dirty.keep([&](VertexId v) { return w.needed[at(stage)].contains(v); });
   const std::vector<VertexId>& rows =
       source().typed ? dirty.collect_by([&](VertexId v) { return w.graph.vertex_type(v); }) : dirty.collect();
@@ -173,6 +191,7 @@ void EngineImpl::run_stage(int stage) {
   for (const auto& op : w.operators) {
     if (op->stage() == stage) op->take_others();
   }
+  if (w.trade != nullptr) w.trade->send_stage(stage);
   const double transformed = seconds_now();
   stats.transform_seconds = transformed - begun;
   settle(stage);
@@ -202,6 +221,11 @@ Changes EngineImpl::publish() {
     work_.journal.end();
     work_.state.release_rows();
   }
+  if (work_.trade != nullptr) {
+    work_.trade->keep();
+    work_.journal.end();
+    journal_armed_ = false;
+  }
   Changes changes;
   if (moves_max_ >= 0) {
     changes.moves =
@@ -226,6 +250,7 @@ void EngineImpl::begin_journal() {
 void EngineImpl::restore_journal() {
   if (work_.journal.on()) work_.journal.restore(work_.state);
   for (const auto& op : work_.operators) op->undo();
+  if (work_.trade != nullptr) work_.trade->undo();
   work_.state.release_rows();
   for (DegreeNorm& norm : work_.state.norms) norm.restore();
   work_.publication.drop_staged();

@@ -73,12 +73,12 @@ class DeltaPush {
   // body(i, dst, weight) for every out-edge of the changed sources first <= i < last.
   template <typename Body>
   void visit_pushed(std::size_t first, std::size_t last, Body&& body) const {
-    const bool weighted = spec_.weighted, restricted = work_.restricted;
+    const bool weighted = spec_.weighted, picky = work_.is_picky();
     for (std::size_t i = first; i < last; ++i) {
       if (i + 4 < last) flow_.prefetch_out(plan_.sources[i + 4]);
       if (plan_.changed[i] == 0) continue;
       visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
-        if (restricted && !work_.wants(k_, span.neighbours[e])) return;
+        if (picky && !work_.wants(k_, span.neighbours[e])) return;
         body(static_cast<std::int32_t>(i), span.neighbours[e], weighted ? weight_of(span, e) : 1.0f);
       });
     }

@@ -95,7 +95,7 @@ void Workspace::store_row(int index, VertexId v, const float* row, int thread) {
   const float* kept = state.stored[at(index)].row(v);
   if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
   if (users.finite_for >= 0) check_finite(users.finite_for, v, row, spec.width);
-  if (users.root_of >= 0) operators[at(users.root_of)]->take_root(v, kept, row, thread);
+  if (users.root_of >= 0 && !is_ghost(v)) operators[at(users.root_of)]->take_root(v, kept, row, thread);
   replace_stored(index, v, row, thread);
 }
 

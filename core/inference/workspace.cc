@@ -49,6 +49,11 @@ Workspace::Workspace(const GraphStore& store, Program model, const EngineOptions
       publication(source().output_width, chosen.threads, pager.get()),
       rows_before(source().stored.size()) {
   program.estimate_rows(strides());
+  if (options.halo == nullptr) return;
+  invariant(options.strategy == Strategy::Incremental && !options.compact && !options.on_demand && pager == nullptr,
+            "a part whose engine is not plain");
+  trade = std::make_unique<HaloTrade>(*this, *options.halo);
+  for (DegreeNorm& norm : state.norms) norm.leave_out(options.halo);
 }
 
 Workspace::~Workspace() = default;
@@ -60,7 +65,9 @@ std::vector<int> Workspace::strides() const {
 }
 
 State Workspace::new_state(bool compact_rows, bool pin) const {
-  return {source(), strides(), compact_rows, pager.get(), pin};
+  State made(source(), strides(), compact_rows, pager.get(), pin);
+  for (DegreeNorm& norm : made.norms) norm.leave_out(options.halo);
+  return made;
 }
 
 // ---- ranges
@@ -142,6 +149,14 @@ void Workspace::check_capacity() const {
 void Workspace::choose_capacity() {
   std::int64_t degree_max = 1;
   for (VertexId v = 0; v < graph.slot_count(); ++v) degree_max = std::max<std::int64_t>(degree_max, messages_max(v));
+  if (trade != nullptr) {  // in two floats that are exact
+    float halves[2] = {static_cast<float>(degree_max >> 16), 0.0f};
+    trade->halo().reduce_max({halves, 1});
+    const auto high = static_cast<std::int64_t>(halves[0]);
+    halves[1] = degree_max >> 16 == high ? static_cast<float>(degree_max & 0xffff) : 0.0f;
+    trade->halo().reduce_max({halves + 1, 1});
+    degree_max = (high << 16) + static_cast<std::int64_t>(halves[1]);
+  }
   capacity_bits = 16;
   while ((std::int64_t{1} << capacity_bits) < 16 * degree_max + 2) ++capacity_bits;
 }
@@ -158,8 +173,9 @@ void Workspace::use_exponents(int k, const std::vector<int>& exponents) {
   }
 }
 
-void Workspace::set_scales(int k, const std::vector<float>& magnitudes, int spare_bits) {
+void Workspace::set_scales(int k, std::vector<float> magnitudes, int spare_bits) {
   const AggregationSpec& spec = aggregation(k);
+  if (trade != nullptr) trade->halo().reduce_max(magnitudes);
   const float top = *std::max_element(magnitudes.begin(), magnitudes.end());
   if (!std::isfinite(top)) {
     throw Error(ErrorKind::ValueInvalid, {.where = "Engine",
@@ -209,6 +225,7 @@ std::int64_t Workspace::out_edges(const Flow& flow, const std::vector<VertexId>&
 // wanted, deltas go to these alone. With a limit of memory, deltas and edges have a share of it.
 Path Workspace::push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges) const {
   if (options.force_path != Path::None) return options.force_path;
+  if (trade != nullptr) return Path::Push;  // of a stale ghost there is no row to sum again
   const bool many = !restricted && edges * 10 > all_in_edges() * 6;
   const bool fits = pager == nullptr || sources * row_bytes + at(edges) * kEntryBytes <= options.memory_limit / 4;
   return many || !fits ? Path::Sweep : Path::Push;

@@ -10,6 +10,7 @@
 #include "dense/kernels.h"
 #include "inference/executor.h"
 #include "inference/flow.h"
+#include "inference/halo_trade.h"
 #include "inference/journal.h"
 #include "inference/publication.h"
 #include "inference/sets.h"
@@ -127,11 +128,14 @@ class Workspace {
   void choose_capacity();
   void use_exponents(int k, const std::vector<int>& exponents);
   // Exponents for columns of these magnitudes, with so many bits kept free above them.
-  void set_scales(int k, const std::vector<float>& magnitudes, int spare_bits);
+  void set_scales(int k, std::vector<float> magnitudes, int spare_bits);
 
   // ---- the batch at work
   // Whether the batch at work is to bring v's row of aggregate k up to date.
+  bool is_ghost(VertexId v) const { return trade != nullptr && trade->is_ghost(v); }
+  bool is_picky() const { return restricted || trade != nullptr; }  // whether wants() can be false
   bool wants(int k, VertexId v) const {
+    if (is_ghost(v)) return false;
     if (!restricted) return true;
     const std::vector<int>& stages = aggregation(k).consumers;
     return std::any_of(stages.begin(), stages.end(), [&](int stage) { return needed[at(stage)].contains(v); });
@@ -194,6 +198,7 @@ class Workspace {
   int capacity_bits = 0;  // in-degrees stay below 2^capacity_bits
   float limit = 0.0f;     // of |message * up|
   Publication publication;
+  std::unique_ptr<HaloTrade> trade;  // of a part
 
   // the batch at work
   const BatchDelta* delta = nullptr;

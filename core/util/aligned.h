@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "livegnn/detail/graph_memory.h"
 #include "livegnn/detail/prefetch.h"
@@ -79,6 +80,16 @@ class Scratch {
     if (static_cast<std::int64_t>(count) > memory_.capacity()) {
       memory_ = Column<T>();
       memory_.reserve(static_cast<std::int64_t>(count + count / 2 + 64));
+    }
+    return data();
+  }
+  // The first `used` of them are kept.
+  T* keep(std::size_t used, std::size_t count) {
+    if (static_cast<std::int64_t>(count) > memory_.capacity()) {
+      Column<T> larger;
+      larger.reserve(static_cast<std::int64_t>(count + count / 2 + 64));
+      std::copy_n(memory_.data(), used, larger.data());
+      memory_ = std::move(larger);
     }
     return data();
   }

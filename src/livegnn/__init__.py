@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from livegnn._native import __version__
     from livegnn.client import AsyncClient, Client
     from livegnn.deployment import Deployment
+    from livegnn.distributed.cluster.cluster import Cluster
     from livegnn.graph import Graph, Updates
     from livegnn.inference import Changes, Engine, Readout
     from livegnn.models.model import Model
@@ -41,6 +42,8 @@ __all__ = [
     "Changes",
     "Readout",
     "graph_level_from_pyg",
+    # the Engine's verbs over many workers
+    "Cluster",
     # a durable service, and its clients
     "Deployment",
     "Client",
@@ -62,6 +65,7 @@ _HOMES = {  # where the names are that are no packages
     "__version__": "_native",
     "AsyncClient": "client",
     "Client": "client",
+    "Cluster": "distributed.cluster.cluster",
     "Deployment": "deployment",
     "Graph": "graph",
     "Updates": "graph",

@@ -13,7 +13,8 @@ LiveGnnError
 │   ├── DtypeInvalid            an array of the wrong dtype
 │   ├── ColumnMissing           a weight, time, type or attribute that the graph does not have, or the reverse
 │   ├── RangeOverflow           a fixed-point message or a degree out of range
-│   └── DegreeNegative          a weighted degree below zero in a degree-normalised layer, or a weight in a Laplacian
+│   ├── DegreeNegative          a weighted degree below zero in a degree-normalised layer, or a weight in a Laplacian
+│   └── PartRefused             another worker of a cluster refused the batch
 ├── ModelError
 │   ├── ModelUnsupported        a layer or option that cannot be kept exact; names the layer and the reason
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
@@ -193,6 +194,10 @@ class RangeOverflow(UpdateError, OverflowError):
 
 class DegreeNegative(UpdateError, ValueError):
     """A weighted degree below zero, or a weight below zero among out-degrees that divide; it has no exact value."""
+
+
+class PartRefused(UpdateError):
+    """Another worker of a cluster refused the batch; the error that the caller gets is that worker's."""
 
 
 class ModelError(LiveGnnError):

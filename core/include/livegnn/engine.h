@@ -15,6 +15,7 @@
 #include "livegnn/explain.h"
 #include "livegnn/follower.h"
 #include "livegnn/graph.h"
+#include "livegnn/halo.h"
 #include "livegnn/program.h"
 
 namespace livegnn {
@@ -36,6 +37,8 @@ struct EngineOptions {
   std::vector<std::vector<int>> scale_exponents;  // per aggregation and column; empty: chosen from the first run
   std::size_t memory_limit = 0;                   // bytes of rows in memory, the rest in files; 0: all in memory
   std::string spill_folder;                       // of the files
+  Halo* halo = nullptr;  // of an engine whose graph is a part: Incremental, eager, in memory, not compact. Its audits
+                         // are rounds, too: all parts make them together. It outlives the engine
 };
 
 // Rows of minima and maxima that a batch reached (InkStream, Figure 13), each in one of the first four, and again in
@@ -155,6 +158,10 @@ class Engine {
   virtual std::optional<PagingStats> paging() const = 0;  // none without a memory limit
   virtual std::vector<std::vector<int>> scale_exponents() const = 0;
   virtual int output_width() const = 0;
+  // Of a part, between batches: see HaloTrade::parcels_of_start; what is stale, and that again.
+  virtual std::vector<Parcels> parcels_of_start() const = 0;
+  virtual void remember(HaloMemory& memory) const = 0;
+  virtual void recall(const HaloMemory& memory) = 0;
 
   // ---- explanations (no writer at work; of a state that keeps rows): see livegnn/explain.h. Table -1: the features
   virtual void stored_rows(int table, std::span<const std::int64_t> slots, float* out) const = 0;

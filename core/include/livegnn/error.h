@@ -22,6 +22,7 @@ enum class ErrorKind {
   RangeOverflow,     // a fixed-point message or a degree out of range
   DegreeNegative,    // a weighted degree below zero in a degree-normalised layer, or a weight in a Laplacian
   SpillUnavailable,  // a folder that cannot hold paged rows
+  PartRefused,       // another part of a cluster has refused the batch
   StateMismatch,     // verify() found live state that differs from a run from scratch
   InvariantBroken,   // our own mistake; the process must not go on serving
 };

@@ -143,6 +143,14 @@ struct GraphMemory {           // bytes; parts do not overlap
   std::size_t vertices, features, attributes;
 };
 
+// What of a graph counts in a digest, and under which names: a part holds vertices and edges of others, too.
+struct DigestShare {
+  bool first = true;  // of the parts: the schema is its share
+  std::function<std::int64_t(VertexId)> name;
+  std::function<bool(VertexId)> counts_vertex;
+  std::function<bool(VertexId, VertexId)> counts_edge;
+};
+
 class GraphCapture;
 class ThreadPool;
 
@@ -303,8 +311,11 @@ class GraphStore {
 
   GraphMemory memory() const;
   BlockStats block_stats(bool outgoing) const;
-  void compact();                 // gives back what deletions left; content and ids unchanged
-  std::uint64_t digest() const;   // order-free: live vertices, types, features, edges as a multiset (no edge ids)
+  void compact();  // gives back what deletions left; content and ids unchanged
+  // Order-free: live vertices, types, features, edges as a multiset (no edge ids).
+  std::uint64_t digest() const { return digest_of(nullptr); }
+  // A part's share of it: what all parts have adds up to that of the whole graph.
+  std::uint64_t digest_of(const DigestShare* share) const;
   void check_invariants() const;  // for tests: both directions agree, blocks ordered, index complete
 
  private:
@@ -383,7 +394,7 @@ class GraphStore {
                      const std::function<const float*(std::size_t)>& attr);
   void copy_from(const GraphStore& other, const std::string& where, EdgeRun& edges);
   bool are_copies(const GraphStore& away) const;
-  std::uint64_t edge_digest(const EdgeRecord& edge, const float* attr) const;
+  std::uint64_t edge_digest(EdgeRecord edge, const float* attr, const DigestShare* share = nullptr) const;
 
   void check_arrays(const GraphArrays& arrays, ThreadPool& threads) const;
   void check_edge_columns(const GraphArrays& arrays, ThreadPool& threads) const;

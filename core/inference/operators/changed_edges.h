@@ -11,17 +11,17 @@ namespace livegnn {
 
 inline constexpr std::size_t kEdgesAhead = 3;  // changed edges between op.prefetch_edge and apply
 
-// apply(edge, weight, sign), the edge turned as messages go, for every edge that left (-1) or came (+1) and counts for
-// a row that the batch is to bring up to date; where `weighted`, also for edges whose weights changed, once for either
-// weight. Self-loops are among them.
-template <typename Op, typename Apply>
-void each_changed_edge(const Workspace& work, int k, const Op& op, const CountedEdges& filter, bool weighted,
-                       Apply&& apply) {
+// apply(edge, weight, sign) where wanted(edge), the edge turned as messages go, for every edge that left (-1) or came
+// (+1) and counts for a row that the batch is to bring up to date; where `weighted`, also for edges whose weights
+// changed, once for either weight. Self-loops are among them.
+template <typename Op, typename Wanted, typename Apply>
+void each_changed_edge_of(const Workspace& work, int k, const Op& op, const CountedEdges& filter, bool weighted,
+                          Wanted&& wanted, Apply&& apply) {
   const BatchDelta& delta = *work.delta;
   const Flow flow = work.flow(k);
   const auto take = [&](const EdgeRecord& as_stored, float weight, int sign) {
     const EdgeRecord edge = flow.turned(as_stored);
-    if (filter.counts_type(edge.type) && work.wants(k, edge.dst)) apply(edge, weight, sign);
+    if (filter.counts_type(edge.type) && wanted(edge)) apply(edge, weight, sign);
   };
   const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
@@ -38,6 +38,13 @@ void each_changed_edge(const Workspace& work, int k, const Op& op, const Counted
     take(delta.reweighted[i].before, delta.reweighted[i].before.weight, -1);
     take(delta.reweighted[i].before, delta.reweighted[i].weight_after, +1);
   }
+}
+
+template <typename Op, typename Apply>
+void each_changed_edge(const Workspace& work, int k, const Op& op, const CountedEdges& filter, bool weighted,
+                       Apply&& apply) {
+  each_changed_edge_of(
+      work, k, op, filter, weighted, [&](const EdgeRecord& edge) { return work.wants(k, edge.dst); }, apply);
 }
 
 // Marks the rows that messages of u, or of these vertices, reach.

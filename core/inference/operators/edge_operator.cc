@@ -56,7 +56,7 @@ const std::vector<VertexId>& EdgeOperator::recompute() {
     visit_counted_out(flow_, filter_, u,
                       [&](const EdgeSpan& span, std::int32_t i) { touched_.add(span.neighbours[i]); });
   }
-  if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
+  if (work_.is_picky()) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
   work_.stats[at(spec_.stage)].path = Path::Pull;
   derive_operands(touched_.collect());
   refresh_rows(touched_.collect(), kRowsPerTask);

@@ -25,6 +25,10 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   void take_root(VertexId v, const float* before, const float* now, int thread) override;
   void settle(bool finish) override { move_rows(finish); }
   bool terms(const TermOperands& given, std::int64_t* out) const override;
+  // Rows that may have to be summed again want no stale source.
+  bool mails() const override { return spec_.message_table >= 0 && spec_.stage > 0 && !may_recompute(); }
+  void take_mail(VertexId v, const std::int64_t* sums) override;
+  void mail_sources(const std::vector<std::uint64_t>& parts, MailRows& mail) const override;
 
  private:
   friend class MessageOperator<FixedPointSum>;
@@ -32,12 +36,14 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   static float share(float admitted) { return admitted; }
   static bool marks_edges() { return true; }
   void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const;
-  void retract(std::int64_t* row, const float* x, float factor, float edge) const {
+  void retract(std::int64_t* row, const float* x, float factor, float edge) const {  // what was accumulated
     work_.kernels.sub_terms(row, x, factor, edge, up(), work_.limit, stride());
   }
   void change_edge(VertexId v, VertexId u, const float* x, float factor, float edge, int sign);
   void change_root(const SourceChange& change, float before, float now, int thread);
   void need_deltas(std::size_t count);
+  void keep_deltas(std::size_t used, std::size_t count);
+  void mail_edges();
   bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool* looked_at);
   void push(bool finish);
   void sweep();
@@ -70,6 +76,7 @@ void FixedPointSum::choose_scales(const State& state) {
         weight_max = std::max(weight_max, std::fabs(span.weights[i]));
     });
   }
+  if (spec_.weighted && work_.trade != nullptr) work_.trade->halo().reduce_max({&weight_max, 1});
   ColumnMaxima maxima(spec_.width);
   const MessageRows sent = messages(state);
   const bool outgoing = spec_.scaled() && norm(state).outgoing();
@@ -128,6 +135,14 @@ void FixedPointSum::need_deltas(std::size_t count) {
   }
 }
 
+void FixedPointSum::keep_deltas(std::size_t used, std::size_t count) {
+  if (spec_.weighted) {
+    pairs_.keep(used, count);
+  } else {
+    deltas_.keep(used * at(delta_stride_), count * at(delta_stride_));
+  }
+}
+
 bool FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, float before, float now,
                                bool* looked_at) {
   if (spec_.weighted) {  // the edge's weight comes in later
@@ -143,6 +158,43 @@ bool FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, fl
                        std::max(work_.times_range(k_, change.before, before), work_.times_range(k_, change.now, now)));
   }
   return changed;
+}
+
+// ---- parts: changes that reach ghosts as sums
+
+void FixedPointSum::mail_edges() {
+  const auto wanted = [&](const EdgeRecord& edge) { return work_.trade->mails(k_, edge.src, edge.dst); };
+  const auto send = [&](const EdgeRecord& edge, float weight, int sign) {
+    if (filter_.skips_loops && edge.src == edge.dst) return;
+    const float* x = work_.state.stored[at(spec_.message_table)].row(edge.src);
+    const float factor = source_factor_before(edge.src);
+    std::int64_t* row = work_.trade->mail(k_).open(edge.dst);
+    sign > 0 ? accumulate(row, x, factor, weight, edge.src) : retract(row, x, factor, weight);
+  };
+  each_changed_edge_of(work_, k_, *this, filter_, spec_.weighted, wanted, send);
+}
+
+void FixedPointSum::mail_sources(const std::vector<std::uint64_t>& parts, MailRows& mail) const {
+  for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
+    const std::uint64_t bits = parts[at(plan_.sources[i])];
+    if (plan_.changed[i] == 0 || bits == 0) continue;
+    visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
+      const VertexId v = span.neighbours[e];
+      if (!work_.is_ghost(v) || (bits >> work_.trade->owner(v) & 1) == 0) return;
+      std::int64_t* row = mail.open(v);
+      if (!spec_.weighted) return work_.kernels.add_row(row, deltas_.data() + i * at(delta_stride_), stride());
+      const float *before = pairs_.before(i), *now = pairs_.now(i), weight = weight_of(span, e);
+      if (!work_.kernels.add_edge_delta(row, before, now, weight, up(), work_.limit, stride())) {
+        work_.out_of_range(k_, plan_.sources[i],
+                           std::max(work_.times_range(k_, before, weight), work_.times_range(k_, now, weight)));
+      }
+    });
+  }
+}
+
+void FixedPointSum::take_mail(VertexId v, const std::int64_t* sums) {
+  work_.kernels.add_row(opened(v, 0), sums, stride());
+  work_.mark_consumers(spec_.consumers, v, 0);
 }
 
 // What does not depend on the edge is looked up once.

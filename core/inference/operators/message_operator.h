@@ -30,8 +30,11 @@ class MessagePairs {
  public:
   explicit MessagePairs(int width) : stride_(round_up(width, 16)) {}
   void need(std::size_t count) { rows_.need(2 * count * at(stride_)); }
+  void keep(std::size_t used, std::size_t count) { rows_.keep(2 * used * at(stride_), 2 * count * at(stride_)); }
   float* before(std::size_t i) { return rows_.data() + 2 * i * at(stride_); }
+  const float* before(std::size_t i) const { return rows_.data() + 2 * i * at(stride_); }
   float* now(std::size_t i) { return before(i) + stride_; }
+  const float* now(std::size_t i) const { return before(i) + stride_; }
   void prefetch(std::size_t i) { prefetch_row(before(i), 2 * at(stride_) * sizeof(float)); }
 
  private:
@@ -82,11 +85,13 @@ class MessageOperator : public Operator {
     each_changed_edge(work_, k_, rows(), filter_, spec_.weighted, [&](const EdgeRecord& edge, float weight, int sign) {
       if (rows().marks_edges()) work_.mark_consumers(spec_.consumers, edge.dst, 0);
       if (filter_.skips_loops && edge.src == edge.dst) return;
-      if (recomputes_) return;  // the whole row is summed again later
+      if (recomputes_) return;         // the whole row is summed again later
+      if (is_stale(edge.src)) return;  // its owner sends sums
       const float* x = spec_.message_table < 0 ? work_.input_before(edge.src, input_buffer(work_.graph, 0))
                                                : work_.state.stored[at(spec_.message_table)].row(edge.src);
       rows().change_edge(edge.dst, edge.src, x, source_factor_before(edge.src), weight, sign);
     });
+    if (work_.trade != nullptr && mails()) rows().mail_edges();
   }
 
   // Which messages move, and how: the rows of the stage or the features that were set; then rescaled ones.
@@ -102,7 +107,8 @@ class MessageOperator : public Operator {
       for (const VertexId v : norm(work_.state).changed()) {
         const bool listed =
             spec_.message_table >= 0 ? work_.dirty[at(spec_.stage)].contains(v) : work_.input_changed.contains(v);
-        if (!listed && work_.wants_source(k_, v)) plan_.sources.push_back(v);
+        const bool arrives = spec_.message_table >= 0 && spec_.stage > 0 && work_.is_ghost(v);
+        if (!listed && !arrives && work_.wants_source(k_, v)) plan_.sources.push_back(v);
       }
     }
     plan_.changed.assign(plan_.sources.size(), 0);
@@ -127,13 +133,26 @@ class MessageOperator : public Operator {
     bool changed = change.bits_differ || !factor_same, looked_at = false;
     if (changed && plan_.path == Path::Push) changed = rows().fill_delta(change, index, before, now, &looked_at);
     plan_.changed[index] = changed ? 1 : 0;
-    if (spec_.root == Root::Message) {
+    if (spec_.root == Root::Message && !work_.is_ghost(v)) {
       work_.mark_consumers(spec_.consumers, v, thread);
       if (plan_.path == Path::Push) rows().change_root(change, before, now, thread);
     }
     if (spec_.message_table < 0 || !change.bits_differ) return;
     if (!looked_at) work_.check_finite(k_, v, change.now, spec_.width);  // perhaps no edge carries it yet
     work_.replace_stored(spec_.message_table, v, change.now, thread);
+  }
+
+  void take_arrived(VertexId v, const float* before, const float* now) final {
+    const std::size_t index = plan_.sources.size();
+    plan_.sources.push_back(v);
+    plan_.changed.push_back(0);
+    if (plan_.path == Path::Push) rows().keep_deltas(index, index + 1);
+    const bool differ = before != now && std::memcmp(before, now, at(spec_.width) * sizeof(float)) != 0;
+    take_message({v, before, now, differ}, index, 0);
+    const float* kept = work_.state.stored[at(spec_.message_table)].row(v);  // an older one, of a stale ghost
+    if (std::memcmp(kept, now, at(spec_.width) * sizeof(float)) != 0)
+      work_.replace_stored(spec_.message_table, v, now, 0);
+    work_.stats[at(spec_.stage)].edges += flow_.out_degree(v);
   }
 
   void take_others() final {
@@ -163,7 +182,14 @@ class MessageOperator : public Operator {
   }
 
  protected:
+  bool may_recompute() const {
+    return spec_.scaled() && spec_.weighted && work_.source().contexts[at(spec_.context)].outgoing;
+  }
   static void finish_row(std::int64_t*) {}
+  static void mail_edges() {}
+  bool is_stale(VertexId u) const {
+    return work_.trade != nullptr && work_.is_ghost(u) && work_.trade->is_stale(k_, u);
+  }
   Rows& rows() { return static_cast<Rows&>(*this); }
   const Rows& rows() const { return static_cast<const Rows&>(*this); }
   const DegreeNorm& norm(const State& state) const { return state.norms[at(spec_.context)]; }
@@ -233,7 +259,7 @@ class MessageOperator : public Operator {
   // Along a new edge the old message travels first. Where the edge outweighs all that its source sent before, that
   // message is far larger than what takes its place, and may be out of range.
   bool must_recompute() const {
-    if (!spec_.scaled() || !spec_.weighted || !norm(work_.state).outgoing()) return false;
+    if (!may_recompute()) return false;
     const DegreeNorm& degrees = norm(work_.state);
     return std::any_of(degrees.changed().begin(), degrees.changed().end(), [&](VertexId v) {
       return degrees.scale(v) > 0.0f && degrees.scale_before(v) > kFactorFall * degrees.scale(v);

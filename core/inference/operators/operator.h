@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <vector>
@@ -85,7 +86,9 @@ class Operator {
   int stage() const { return spec_.stage; }
   const Operands& operands() const { return operands_; }
   // Whether v's row can be other than zero.
-  bool has_row(VertexId v) const { return row_type_ < 0 || work_.graph.vertex_type(v) == row_type_; }
+  bool has_row(VertexId v) const {
+    return (row_type_ < 0 || work_.graph.vertex_type(v) == row_type_) && !work_.is_ghost(v);
+  }
 
   // ---- whole rows
   virtual void choose_scales(const State&) {}
@@ -112,6 +115,15 @@ class Operator {
   virtual void settle(bool finish) = 0;
   // Marks the rows that a batch can reach by structure alone; sets: of vertices, by earlier stages.
   virtual void mark_reached(const VertexSets& sets, const BatchDelta& delta) = 0;
+
+  // ---- parts (halo_trade.h), between take_others and settle
+  virtual bool mails() const { return false; }  // whether changes may cross as sums
+  // A ghost's message has moved, or, where before is now, its factor.
+  virtual void take_arrived(VertexId, const float* /*before*/, const float* /*now*/) {}
+  virtual void take_mail(VertexId, const std::int64_t* /*sums*/) {}  // into v's row
+  // Changes of sources whose bits name parts, along edges to ghosts of these.
+  virtual void mail_sources(const std::vector<std::uint64_t>& /*parts*/, MailRows&) const {}
+  void each_target(VertexId u, const std::function<void(VertexId)>& visit) const;
 
   // ---- undo and audits
   virtual void undo() {}               // the journal has been restored

@@ -57,6 +57,7 @@ class SelectOperator : public MessageOperator<Rows> {
     this->rows().insert(v, change.now, now, this->root_factor(work_.state, v), thread);
   }
   void need_deltas(std::size_t count) { pairs_.need(count); }
+  void keep_deltas(std::size_t used, std::size_t count) { pairs_.keep(used, count); }
   bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
     const int padded = round_up(spec_.width, 16);
     work_.kernels.scale(pairs_.before(index), change.before, before, padded);

@@ -684,7 +684,7 @@ void SplitAttention::derive_touched(const std::vector<VertexId>& rows) const {
 }
 
 void SplitAttention::settle_touched() {
-  if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
+  if (work_.is_picky()) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
   const std::vector<VertexId>& rows = touched_.collect();
   derive_touched(rows);
   const bool early = rows.size() < kEarlyRows;  // what is asked for now is still in the cache when the next stage runs

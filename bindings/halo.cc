@@ -1,0 +1,187 @@
+// One part of a graph that is cut over several engines. A round calls back into Python, which sends the parcels.
+#include "livegnn/halo.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings.h"
+#include "data.h"
+#include "gil.h"
+#include "graph_arrays.h"
+#include "livegnn/engine.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace livegnn {
+namespace {
+
+using namespace graph_arrays;
+
+using Sent = nb::typed<nb::list, nb::bytes>;
+using Sending = nb::typed<nb::callable, Sent(Sent)>;
+
+// swap(parcels): bytes to each part, into bytes from each. Python's function lives as long as the Halo.
+Swap swap_through(Sending given) {
+  auto held = std::shared_ptr<Sending>(new Sending(std::move(given)), [](Sending* p) {
+    nb::gil_scoped_acquire acquire;
+    delete p;
+  });
+  return [held](Parcels parcels) {
+    nb::gil_scoped_acquire acquire;
+    nb::list out;
+    for (const std::string& parcel : parcels) out.append(nb::bytes(parcel.data(), parcel.size()));
+    const nb::list got = nb::cast<nb::list>((*held)(out));
+    Parcels in;
+    for (nb::handle each : got) {
+      const nb::bytes parcel = nb::cast<nb::bytes>(each);
+      in.emplace_back(parcel.c_str(), parcel.size());
+    }
+    return in;
+  };
+}
+
+DigestShare share_of(const Halo& halo, const GraphStore& store) {
+  const bool undirected = store.options().undirected;
+  return {halo.part() == 0, [&halo](VertexId v) { return halo.global_of(v); },
+          [&halo](VertexId v) { return !halo.is_ghost(v); },
+          [&halo, undirected](VertexId u, VertexId v) { return halo.counts_edge(u, v, undirected); }};
+}
+
+std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer& batch, const GraphStore& store) {
+  PartBatch taken;
+  {
+    GilRelease release;
+    taken = halo.take(batch, store);
+  }
+  return {std::move(taken.buffer), make_array(std::move(taken.places))};
+}
+
+Columns remember(const Engine& engine, const Halo& halo) {
+  HaloMemory memory;
+  halo.remember(memory);
+  engine.remember(memory);
+  Columns out;
+  out["slot_owners"] = make_array(std::move(memory.slot_owners));
+  out["out_at"] = make_array(std::move(memory.out_at));
+  out["in_at"] = make_array(std::move(memory.in_at));
+  out["free_own"] = make_array(std::move(memory.free_own));
+  out["free_ghosts"] = make_array(std::move(memory.free_ghosts));
+  for (std::size_t k = 0; k < memory.stale.size(); ++k)
+    out[("stale." + std::to_string(k)).c_str()] = make_array(std::move(memory.stale[k]));
+  return out;
+}
+
+HaloMemory memory_of(const Columns& arrays) {
+  const auto column = [&]<typename T>(const char* name, std::vector<T>& into) {
+    const auto array = stored<In1<T>>(arrays, name);
+    into.assign(array.data(), array.data() + array.size());
+  };
+  HaloMemory memory;
+  column("slot_owners", memory.slot_owners);
+  column("out_at", memory.out_at);
+  column("in_at", memory.in_at);
+  column("free_own", memory.free_own);
+  column("free_ghosts", memory.free_ghosts);
+  for (std::size_t k = 0; arrays.contains(("stale." + std::to_string(k)).c_str()); ++k)
+    column(("stale." + std::to_string(k)).c_str(), memory.stale.emplace_back());
+  return memory;
+}
+
+nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> parcels_of_start(const Engine& engine) {
+  nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> rounds;
+  for (const Parcels& parcels : engine.parcels_of_start()) {
+    nb::list round;
+    for (const std::string& parcel : parcels) round.append(nb::bytes(parcel.data(), parcel.size()));
+    rounds.append(round);
+  }
+  return rounds;
+}
+
+}  // namespace
+
+void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
+  engine.def("remember", &remember, "halo"_a)
+      .def("recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a);
+  m.def("parcels_of_start", &parcels_of_start, "engine"_a);  // not in the class, where bytes is a method
+}
+
+void bind_halo(nb::module_& m) {
+  nb::class_<Halo>(m, "Halo", "One part of a graph that is cut over several engines.")
+      .def(
+          "__init__",
+          [](Halo* made, int parts, int part, Sending swap) {
+            new (made) Halo(parts, part, swap_through(std::move(swap)));
+          },
+          "parts"_a, "part"_a, "swap"_a)
+      .def(
+          "set_owners",
+          [](Halo& h, std::int64_t first, In1<std::uint16_t> owners) {
+            h.set_owners(first, {owners.data(), owners.size()});
+          },
+          "first"_a, array("owners"))
+      .def(
+          "load",
+          [](Halo& h, Ids globals, std::int64_t next_edge_id, const GraphStore& store) {
+            h.load({globals.data(), globals.size()}, next_edge_id, store);
+          },
+          array("globals"), "next_edge_id"_a, "store"_a)
+      .def("take", &take, "batch"_a, "store"_a)
+      .def(
+          "recall", [](Halo& h, const Columns& arrays) { h.recall(memory_of(arrays)); }, "arrays"_a)
+      .def("commit", &Halo::commit)
+      .def("roll_back", &Halo::roll_back)
+      .def("fail", &Halo::fail, nb::call_guard<GilRelease>())
+      .def_prop_ro("failed", &Halo::failed)
+      .def(
+          "agree",
+          [](Halo& h) {
+            GilRelease release;
+            h.swap(Parcels(static_cast<std::size_t>(h.parts())));
+          },
+          "A round that says nothing but that this part goes on.")
+      .def(
+          "locals",
+          [](const Halo& h, Ids globals) {
+            return make_array(column_of<std::int64_t>(std::span(globals.data(), globals.size()),
+                                                      [&](std::int64_t slot) { return h.local_of(slot); }));
+          },
+          array("slots"))
+      .def("globals",
+           [](const Halo& h) { return make_array(std::vector<std::int64_t>(h.globals().begin(), h.globals().end())); })
+      .def("ghosts",
+           [](const Halo& h) {
+             std::vector<std::uint8_t> flags;
+             for (std::size_t v = 0; v < h.globals().size(); ++v)
+               flags.push_back(h.is_ghost(static_cast<VertexId>(v)) ? 1 : 0);
+             return make_array(std::move(flags));
+           })
+      .def_prop_ro("next_edge_id", &Halo::next_edge_id)
+      .def("owners",
+           [](const Halo& h) {
+             std::vector<std::uint16_t> owners;
+             for (std::int64_t slot = 0; slot < h.global_count(); ++slot) owners.push_back(h.owner_of(slot));
+             return make_array(std::move(owners));
+           })
+      .def(
+          "graph_digest",
+          [](const Halo& h, const GraphStore& store) {
+            GilRelease release;
+            const DigestShare share = share_of(h, store);
+            return store.digest_of(&share);
+          },
+          "store"_a)
+      .def("counts", [](const Halo& h) {
+        using W = WireCounts;
+        return counts_of<&W::rounds, &W::bytes, &W::introductions, &W::factors, &W::source_rows, &W::sum_rows>(
+            h.counts);
+      });
+}
+
+}  // namespace livegnn

@@ -1,0 +1,141 @@
+// One part of a graph that is cut over several engines: which vertices are whose, and how parts send each other what
+// they need. The engine of a part holds its own vertices and ghosts, the vertices of other parts that share an edge
+// with one of its own (RIPPLE, section 5.1, calls them halo vertices).
+//
+// Global slots name vertices between parts, slots name them inside one. An edge whose ends are two parts' is held by
+// both; its id is the one that it has in the whole graph. All parts take the same batches in the same order and make
+// the same rounds, so a part that fails makes the others fail in the same round (docs/distributed.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "livegnn/graph.h"
+#include "livegnn/types.h"
+
+namespace livegnn {
+
+inline constexpr int kPartsMax = 64;
+inline constexpr std::uint16_t kNoPart = 0xffff;
+
+using Parcels = std::vector<std::string>;  // one for each part; that to itself is empty
+
+// Sends one parcel to every part and returns what they sent, by sender. Parcels keep their order between two parts.
+using Swap = std::function<Parcels(Parcels)>;
+
+// What this part has sent, since it was made.
+struct WireCounts {
+  std::int64_t rounds = 0, bytes = 0;
+  std::int64_t introductions = 0, factors = 0;  // features of new ghosts, degree factors
+  std::int64_t source_rows = 0, sum_rows = 0;   // messages of changed sources, sums for affected destinations
+};
+
+// What of a part is not in its store: a part that starts again from it makes the same parcels as one that went on.
+struct HaloMemory {
+  std::vector<std::uint16_t> slot_owners;
+  std::vector<std::uint64_t> out_at, in_at;
+  std::vector<std::int64_t> free_own, free_ghosts;
+  std::vector<std::vector<std::uint64_t>> stale;  // of the engine: by aggregation, by slot
+};
+
+// This part's share of a batch, in its slots.
+struct PartBatch {
+  UpdateBuffer buffer;
+  std::vector<std::int64_t> places;  // by update: its place in the whole batch; -1: a ghost that comes in
+};
+
+class Halo {
+ public:
+  static constexpr char kGoesOn = 0, kFailed = 1;  // the first byte of a parcel
+
+  Halo(int parts, int part, Swap swap);
+
+  int parts() const { return parts_; }
+  int part() const { return part_; }
+
+  // ---- whose a vertex is. Owners of global slots from `first` on; owners do not move.
+  void set_owners(std::int64_t first, std::span<const std::uint16_t> owners);
+  // The store's slots after it was loaded, by slot: global slots. Bits of parts are taken from the edges.
+  void load(std::span<const std::int64_t> globals, EdgeId next_edge_id, const GraphStore& store);
+  void remember(HaloMemory& memory) const;  // all but what is stale
+  void recall(const HaloMemory& memory);    // after load()
+  std::uint16_t owner_of(std::int64_t global) const {
+    return global >= 0 && global < global_count() ? owners_[static_cast<std::size_t>(global)] : kNoPart;
+  }
+  std::int64_t global_count() const { return static_cast<std::int64_t>(owners_.size()); }
+  VertexId local_of(std::int64_t global) const {
+    return global >= 0 && global < static_cast<std::int64_t>(locals_.size()) ? locals_[static_cast<std::size_t>(global)]
+                                                                             : kNoVertex;
+  }
+  std::int64_t global_of(VertexId v) const { return globals_[static_cast<std::size_t>(v)]; }
+  std::span<const std::int64_t> globals() const { return globals_; }
+  int owner(VertexId v) const { return slot_owners_[static_cast<std::size_t>(v)]; }
+  bool is_ghost(VertexId v) const { return owner(v) != part_; }
+  EdgeId next_edge_id() const { return next_edge_id_; }
+  // A bit for each part that has, or had, an end of an edge of v: out_at where v is the source.
+  std::uint64_t out_at(VertexId v) const { return out_at_[static_cast<std::size_t>(v)]; }
+  std::uint64_t in_at(VertexId v) const { return in_at_[static_cast<std::size_t>(v)]; }
+  VertexId departed(std::int64_t global) const;  // the slot of one that the batch at work removes
+  // This part's vertices whose bit of a part the batch at work has set first; sent: edges leave them.
+  const std::vector<VertexId>& first_out(int part) const { return first_out_[static_cast<std::size_t>(part)]; }
+  const std::vector<VertexId>& first_in(int part) const { return first_in_[static_cast<std::size_t>(part)]; }
+
+  // ---- a batch
+  // This part's share, ghosts that it needs first among it; one round. Throws Error naming the update of the whole
+  // batch; then fail() and roll_back() are the caller's.
+  PartBatch take(const UpdateBuffer& batch, const GraphStore& store);
+  void commit();     // the batch stands
+  void roll_back();  // it was taken back, and the next round is a new one; a second call does nothing
+
+  // ---- rounds
+  Parcels swap(Parcels parcels);  // throws Error(PartRefused) where another part has failed
+  void fail();  // the round that others wait in, for a part that cannot go on; without a batch at work nothing
+  bool failed() const { return failed_; }
+  void reduce_max(std::span<float> values);
+
+  WireCounts counts;
+  // Whether the edge is this part's in what all parts count together.
+  bool counts_edge(VertexId src, VertexId dst, bool undirected) const;
+
+ private:
+  struct Kept {  // what roll_back() puts back
+    std::vector<std::pair<std::int64_t, VertexId>> locals;
+    std::vector<std::pair<VertexId, std::pair<std::uint64_t, std::uint64_t>>> bits;
+    std::vector<std::pair<VertexId, std::int64_t>> globals;  // of slots that were taken again
+    std::size_t slots = 0;
+    std::vector<VertexId> free[2];
+    EdgeId next_edge_id = 0;
+  };
+  struct Plan;
+  void meet(VertexId u, VertexId v);
+  void set_bit(VertexId v, int part, bool outgoing);
+  VertexId make_local(std::int64_t global);
+  void drop_local(std::int64_t global);
+  void find_introductions(const UpdateBuffer& batch, const GraphStore& store, Plan& plan) const;
+  void read_introductions(const GraphStore& store, const Parcels& parcels, PartBatch& out);
+  void take_update(const UpdateBuffer& batch, std::size_t place, const Plan& plan, PartBatch& out);
+  void take_edge(const UpdateBuffer& batch, std::size_t place, PartBatch& out);
+
+  const int parts_, part_;
+  Swap swap_;
+  std::vector<std::uint16_t> owners_;  // by global slot
+  std::vector<VertexId> locals_;       // by global slot
+  std::vector<std::int64_t> globals_;  // by slot
+  std::vector<std::uint16_t> slot_owners_;
+  std::vector<std::uint64_t> out_at_, in_at_;
+  std::vector<std::vector<VertexId>> first_out_, first_in_;
+  // Slots that may be taken again, by an own vertex and by a ghost: rows of a ghost's slot are not kept up to date.
+  std::vector<VertexId> free_[2];
+  std::vector<VertexId> freed_;  // they may, after the batch at work
+  EdgeId next_edge_id_ = 0;
+  Kept kept_;
+  bool undirected_ = false;
+  bool open_ = false;  // a batch is at work
+  bool failed_ = false;
+};
+
+}  // namespace livegnn

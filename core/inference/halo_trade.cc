@@ -1,0 +1,520 @@
+#include "inference/halo_trade.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "inference/counted_edges.h"
+#include "inference/operators/operator.h"
+#include "inference/workspace.h"
+
+namespace livegnn {
+
+namespace {
+
+// Of a column on the wire, about: a sum's and a message's.
+constexpr std::int64_t kSumBytes = 5, kRowBytes = 4;
+
+template <typename Visit>
+void each_part(std::uint64_t bits, Visit&& visit) {
+  for (; bits != 0; bits &= bits - 1) visit(std::countr_zero(bits));
+}
+
+std::vector<WireReader> readers_of(const Parcels& parcels) {
+  std::vector<WireReader> readers;
+  for (const std::string& parcel : parcels) readers.emplace_back(std::span<const char>(parcel));
+  return readers;
+}
+
+}  // namespace
+
+void MailRows::begin(std::int64_t slots, int stride) {
+  stride_ = stride;
+  set_.prepare(slots, 1);
+  reserve_places(place_, slots);
+  count_ = 0;
+}
+
+std::int64_t* MailRows::open(VertexId v) {
+  if (set_.add(v)) {
+    place_[at(v)] = static_cast<std::int32_t>(count_);
+    rows_.keep(count_ * at(stride_), (count_ + 1) * at(stride_));
+    std::fill_n(rows_.data() + count_ * at(stride_), stride_, 0);
+    ++count_;
+  }
+  return rows_.data() + at(place_[at(v)]) * at(stride_);
+}
+
+HaloTrade::HaloTrade(Workspace& work, Halo& halo) : work_(work), halo_(halo), mine_(std::uint64_t{1} << halo.part()) {
+  const Program& program = work.source();
+  const std::size_t kinds = program.stored.size();
+  tables_.resize(program.stages.size());
+  carrier_.assign(kinds, -1);
+  forward_.assign(kinds, 0);
+  backward_.assign(kinds, 0);
+  changed_.resize(kinds);
+  for (std::size_t k = 0; k < work.operators.size(); ++k) {
+    const AggregationSpec& spec = program.aggregations[k];
+    for (const int t : work.operators[k]->operands().sources) (spec.reversed ? backward_ : forward_)[at(t)] = 1;
+    if (spec.message_table >= 0) carrier_[at(spec.message_table)] = static_cast<int>(k);
+    const auto known = std::find(contexts_.begin(), contexts_.end(), spec.context);
+    if (spec.scaled() && known == contexts_.end()) contexts_.push_back(spec.context);
+  }
+  for (std::size_t t = 0; t < kinds; ++t) {
+    const int stage = program.stored[t].stage;
+    if (stage == 0 || (forward_[t] == 0 && backward_[t] == 0)) continue;
+    tables_[at(stage)].push_back(static_cast<int>(t));
+    if (carrier_[t] >= 0 && work.operators[at(carrier_[t])]->mails()) work.row_users[t].keep_before = true;
+    work.row_users[t].changed.push_back(&changed_[t]);
+  }
+  arrived_.resize(work.operators.size());
+  mail_.resize(work.operators.size());
+  stale_.resize(work.operators.size());
+}
+
+void HaloTrade::mark_stale(int k, VertexId v, std::uint64_t bits, bool stale) {
+  std::vector<std::uint64_t>& marks = stale_[at(k)];
+  reserve_places(marks, v + 1);
+  stale_before_.push_back({{k, v}, marks[at(v)]});
+  marks[at(v)] = stale ? marks[at(v)] | bits : marks[at(v)] & ~bits;
+}
+
+void HaloTrade::undo() {
+  for (auto it = stale_before_.rbegin(); it != stale_before_.rend(); ++it)
+    stale_[at(it->first.first)][at(it->first.second)] = it->second;
+  stale_before_.clear();
+}
+
+void HaloTrade::forget() {
+  for (auto& marks : stale_) marks.clear();
+  stale_before_.clear();
+}
+
+std::uint64_t HaloTrade::reach(int table, VertexId u) const {
+  return (forward_[at(table)] != 0 ? halo_.out_at(u) : 0) | (backward_[at(table)] != 0 ? halo_.in_at(u) : 0);
+}
+
+bool HaloTrade::is_first(VertexId u, int part) const {
+  const auto found = first_.find(u);
+  return found != first_.end() && (found->second >> part & 1) != 0;
+}
+
+void HaloTrade::by_global(std::vector<VertexId>& vertices) const {
+  std::sort(vertices.begin(), vertices.end(),
+            [&](VertexId a, VertexId b) { return halo_.global_of(a) < halo_.global_of(b); });
+}
+
+// ---- one batch
+
+void HaloTrade::begin(const BatchDelta& delta) {
+  const std::int64_t slots = work_.graph.slot_count();
+  for (const auto& tables : tables_) {
+    for (const int t : tables) {
+      changed_[at(t)].prepare(slots, work_.pool.threads());
+      const int k = carrier_[at(t)];
+      if (k < 0) continue;
+      arrived_[at(k)].prepare(slots, 1);
+      if (work_.operators[at(k)]->mails()) mail_[at(k)].begin(slots, work_.operators[at(k)]->stride());
+    }
+  }
+  stale_before_.clear();
+  for (std::size_t k = 0; k < stale_.size(); ++k) {  // what a slot was before is another vertex's
+    for (const VertexId v : delta.vertices_added) {
+      if (stale_of(static_cast<int>(k), v) != 0) mark_stale(static_cast<int>(k), v, ~std::uint64_t{0}, false);
+    }
+  }
+  first_.clear();
+  for (int part = 0; part < halo_.parts(); ++part) {
+    for (const auto* list : {&halo_.first_out(part), &halo_.first_in(part)}) {
+      for (const VertexId v : *list) first_[v] |= std::uint64_t{1} << part;
+    }
+  }
+}
+
+void HaloTrade::send_factors() {
+  if (contexts_.empty() || halo_.parts() == 1) {
+    halo_.swap(Parcels(at(halo_.parts())));  // that all parts have taken the batch
+    return;
+  }
+  Parcels parcels(at(halo_.parts()));
+  std::vector<std::vector<VertexId>> first(at(halo_.parts()));
+  for (int part = 0; part < halo_.parts(); ++part) {
+    first[at(part)] = halo_.first_out(part);
+    first[at(part)].insert(first[at(part)].end(), halo_.first_in(part).begin(), halo_.first_in(part).end());
+  }
+  std::vector<WireWriter> to;
+  for (std::string& parcel : parcels) to.emplace_back(parcel);
+  for (const int context : contexts_) {
+    const DegreeNorm& norm = work_.state.norms[at(context)];
+    std::vector<std::vector<VertexId>> lists = first;
+    for (const VertexId v : norm.changed()) {
+      if (!halo_.is_ghost(v)) each_part(halo_.out_at(v) | halo_.in_at(v), [&](int p) { lists[at(p)].push_back(v); });
+    }
+    for (int part = 0; part < halo_.parts(); ++part) {
+      if (part == halo_.part()) continue;
+      std::vector<VertexId>& list = lists[at(part)];
+      by_global(list);
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+      std::erase_if(list, [&](VertexId v) { return !work_.graph.is_live(v); });
+      to[at(part)].number(list.size());
+      to[at(part)].begin_ids();
+      for (const VertexId v : list) {
+        to[at(part)].id(halo_.global_of(v));
+        to[at(part)].plain(norm.scale(v));
+      }
+      halo_.counts.factors += static_cast<std::int64_t>(list.size());
+    }
+  }
+  const Parcels got = halo_.swap(std::move(parcels));
+  std::vector<WireReader> from = readers_of(got);
+  for (const int context : contexts_) {
+    DegreeNorm& norm = work_.state.norms[at(context)];
+    for (int part = 0; part < halo_.parts(); ++part) {
+      if (part == halo_.part()) continue;
+      from[at(part)].begin_ids();
+      for (std::size_t left = from[at(part)].count(); left > 0; --left) {
+        const VertexId v = halo_.local_of(from[at(part)].id());
+        const auto scale = from[at(part)].plain<float>();
+        if (v != kNoVertex) norm.adopt(v, scale);
+      }
+    }
+  }
+}
+
+void HaloTrade::send_stage(int stage) {
+  if (tables_[at(stage)].empty() || halo_.parts() == 1) return;
+  Parcels parcels(at(halo_.parts()));
+  std::vector<WireWriter> to;
+  for (std::string& parcel : parcels) to.emplace_back(parcel);
+  const auto mailer = [&](int t) {
+    const int k = carrier_[at(t)];
+    return k >= 0 && work_.operators[at(k)]->mails() ? k : -1;
+  };
+  for (const int t : tables_[at(stage)]) {
+    const int k = mailer(t);
+    k >= 0 ? write_sums(k, to) : write_rows(t, to);
+  }
+  const Parcels got = halo_.swap(std::move(parcels));
+  std::vector<WireReader> from = readers_of(got);
+  for (const int t : tables_[at(stage)]) {
+    const int k = mailer(t);
+    for (int part = 0; part < halo_.parts(); ++part) {
+      if (part != halo_.part()) k >= 0 ? read_sums(k, from[at(part)]) : read_rows(t, from[at(part)]);
+    }
+    if (carrier_[at(t)] >= 0) take_moved_factors(carrier_[at(t)]);
+  }
+}
+
+// By part: this part's vertices whose rows go there. A vertex that the part has just met goes, changed or not.
+std::vector<std::vector<VertexId>> HaloTrade::changed_sources(int table) {
+  std::vector<std::vector<VertexId>> lists(at(halo_.parts()));
+  VertexSet& changed = changed_[at(table)];
+  for (const VertexId u : changed.collect()) {
+    if (!halo_.is_ghost(u) && work_.graph.is_live(u))
+      each_part(reach(table, u), [&](int part) { lists[at(part)].push_back(u); });
+  }
+  for (const auto& [u, parts] : first_) {
+    if (!changed.contains(u) && work_.graph.is_live(u))
+      each_part(parts & reach(table, u), [&](int part) { lists[at(part)].push_back(u); });
+  }
+  for (auto& list : lists) by_global(list);
+  return lists;
+}
+
+void HaloTrade::write_rows(int table, std::vector<WireWriter>& to) {
+  const std::vector<std::vector<VertexId>> lists = changed_sources(table);
+  const StoredRows& rows = work_.state.stored[at(table)];
+  for (int part = 0; part < halo_.parts(); ++part) {
+    if (part == halo_.part()) continue;
+    WireWriter& writer = to[at(part)];
+    writer.number(lists[at(part)].size());
+    writer.begin_ids();
+    for (const VertexId u : lists[at(part)]) {
+      writer.id(halo_.global_of(u));
+      writer.floats(rows.row(u), work_.source().stored[at(table)].width);
+    }
+    halo_.counts.source_rows += static_cast<std::int64_t>(lists[at(part)].size());
+  }
+}
+
+void HaloTrade::read_rows(int table, WireReader& from) {
+  const int width = work_.source().stored[at(table)].width, k = carrier_[at(table)];
+  Scratch<float> row;
+  std::fill_n(row.need(at(round_up(width, 16))), round_up(width, 16), 0.0f);
+  from.begin_ids();
+  for (std::size_t left = from.count(); left > 0; --left) {
+    const VertexId v = halo_.local_of(from.id());
+    from.floats(row.data(), width);
+    if (v == kNoVertex) continue;
+    const float* kept = work_.state.stored[at(table)].row(v);
+    if (k >= 0) {
+      arrived_[at(k)].add(v);
+      work_.operators[at(k)]->take_arrived(v, kept, row.data());
+    } else if (std::memcmp(kept, row.data(), at(width) * sizeof(float)) != 0) {
+      work_.replace_stored(table, v, row.data(), 0);
+    }
+  }
+}
+
+// Which way the changes of one sum go to each part.
+struct HaloTrade::Choice {
+  std::vector<std::vector<VertexId>> fresh, stale;   // changed sources, as their part keeps them
+  std::vector<std::uint8_t> sums_fresh, sums_stale;  // whether those go as sums
+};
+
+void HaloTrade::choose(int k, Choice& choice) {
+  const Operator& op = *work_.operators[at(k)];
+  const int table = work_.aggregation(k).message_table;
+  choice.fresh = changed_sources(table);
+  choice.stale.resize(at(halo_.parts()));
+  std::vector<std::int64_t> forced(at(halo_.parts()), 0);
+  for (int part = 0; part < halo_.parts(); ++part) {
+    std::vector<VertexId>& list = choice.fresh[at(part)];
+    std::erase_if(list, [&](VertexId u) {
+      const bool stale = (stale_of(k, u) >> part & 1) != 0;
+      if (stale) choice.stale[at(part)].push_back(u);
+      return stale;
+    });
+    for (const VertexId u : list) forced[at(part)] += is_first(u, part) ? 1 : 0;
+  }
+  if (work_.aggregation(k).scaled()) {
+    for (const VertexId u : work_.state.norms[at(work_.aggregation(k).context)].changed()) {
+      if (halo_.is_ghost(u) || changed_[at(table)].contains(u) || !work_.graph.is_live(u)) continue;
+      each_part(stale_of(k, u) & reach(table, u), [&](int part) { choice.stale[at(part)].push_back(u); });
+    }
+  }
+  seen_.prepare(work_.graph.slot_count(), 1);
+  for (const VertexId v : mail_[at(k)].vertices()) seen_.add(v);
+  const auto count = [&](const std::vector<std::vector<VertexId>>& lists, const std::vector<std::int64_t>& limits,
+                         bool skips_first) {
+    std::vector<std::int64_t> reached(at(halo_.parts()), 0);
+    for (int part = 0; part < halo_.parts(); ++part) {
+      for (const VertexId u : lists[at(part)]) {
+        if (skips_first && is_first(u, part)) continue;
+        if (reached[at(part)] * kSumBytes > limits[at(part)]) break;
+        op.each_target(u, [&](VertexId v) {
+          if (halo_.owner(v) == part && seen_.add(v)) ++reached[at(part)];
+        });
+      }
+    }
+    std::vector<std::uint8_t> sums(at(halo_.parts()), 0);
+    for (int part = 0; part < halo_.parts(); ++part)
+      sums[at(part)] = reached[at(part)] * kSumBytes <= limits[at(part)] ? 1 : 0;
+    return sums;
+  };
+  std::vector<std::int64_t> limits(at(halo_.parts()));
+  for (int part = 0; part < halo_.parts(); ++part)
+    limits[at(part)] = 2 * kRowBytes * static_cast<std::int64_t>(choice.stale[at(part)].size());
+  choice.sums_stale = count(choice.stale, limits, false);
+  for (int part = 0; part < halo_.parts(); ++part)
+    limits[at(part)] = kRowBytes * (static_cast<std::int64_t>(choice.fresh[at(part)].size()) - forced[at(part)]);
+  choice.sums_fresh = count(choice.fresh, limits, true);
+}
+
+// For each part: sources that become stale; sources that are stale no more, before and now; other changed sources;
+// sums.
+void HaloTrade::write_sums(int k, std::vector<WireWriter>& to) {
+  Operator& op = *work_.operators[at(k)];
+  const AggregationSpec& spec = work_.aggregation(k);
+  Choice choice;
+  choose(k, choice);
+  reserve_places(by_sums_, work_.graph.slot_count());
+  std::vector<VertexId> by_sums;
+  const auto send_by_sums = [&](VertexId u, std::uint64_t bit) {
+    if (by_sums_[at(u)] == 0) by_sums.push_back(u);
+    by_sums_[at(u)] |= bit;
+  };
+  for (int part = 0; part < halo_.parts(); ++part) {
+    if (part == halo_.part()) continue;
+    const std::uint64_t bit = std::uint64_t{1} << part;
+    WireWriter& writer = to[at(part)];
+    const StoredRows& rows = work_.state.stored[at(spec.message_table)];
+    std::vector<VertexId> turned, sent;
+    for (const VertexId u : choice.fresh[at(part)]) {
+      const bool sums = choice.sums_fresh[at(part)] != 0 && !is_first(u, part);
+      (sums ? turned : sent).push_back(u);
+    }
+    writer.number(turned.size());
+    writer.begin_ids();
+    for (const VertexId u : turned) {
+      writer.id(halo_.global_of(u));
+      send_by_sums(u, bit);
+      mark_stale(k, u, bit, true);
+    }
+    std::vector<VertexId>& stale = choice.stale[at(part)];
+    by_global(stale);
+    if (choice.sums_stale[at(part)] != 0) {
+      for (const VertexId u : stale) send_by_sums(u, bit);
+      stale.clear();
+    }
+    const OldRows& before = work_.rows_before[at(spec.message_table)];
+    writer.number(stale.size());
+    writer.begin_ids();
+    for (const VertexId u : stale) {
+      writer.id(halo_.global_of(u));
+      writer.floats(before.find(u, rows.row(u)), spec.width);
+      writer.floats(rows.row(u), spec.width);
+      mark_stale(k, u, bit, false);
+    }
+    writer.number(sent.size());
+    writer.begin_ids();
+    for (const VertexId u : sent) {
+      writer.id(halo_.global_of(u));
+      writer.floats(rows.row(u), spec.width);
+    }
+    halo_.counts.source_rows += static_cast<std::int64_t>(2 * stale.size() + sent.size());
+  }
+  op.mail_sources(by_sums_, mail_[at(k)]);
+  for (const VertexId u : by_sums) by_sums_[at(u)] = 0;
+  write_mail(k, true, to);
+  write_mail(k, false, to);
+}
+
+// Sums for vertices that are there, or for those that the batch removes, whose rows are to be those of no edges.
+void HaloTrade::write_mail(int k, bool live, std::vector<WireWriter>& to) {
+  const int width = work_.aggregation(k).width;
+  std::vector<std::vector<VertexId>> lists(at(halo_.parts()));
+  for (const VertexId v : mail_[at(k)].vertices()) {
+    const std::int64_t* row = mail_[at(k)].row(v);
+    if (std::any_of(row, row + width, [](std::int64_t x) { return x != 0; }) && work_.graph.is_live(v) == live)
+      lists[at(halo_.owner(v))].push_back(v);
+  }
+  for (int part = 0; part < halo_.parts(); ++part) {
+    if (part == halo_.part()) continue;
+    std::vector<VertexId>& list = lists[at(part)];
+    by_global(list);
+    to[at(part)].number(list.size());
+    to[at(part)].begin_ids();
+    for (const VertexId v : list) {
+      to[at(part)].id(halo_.global_of(v));
+      to[at(part)].integers(mail_[at(k)].row(v), width);
+    }
+    halo_.counts.sum_rows += static_cast<std::int64_t>(list.size());
+  }
+}
+
+void HaloTrade::read_sums(int k, WireReader& from) {
+  Operator& op = *work_.operators[at(k)];
+  const AggregationSpec& spec = work_.aggregation(k);
+  const int padded = round_up(spec.width, 16);
+  Scratch<float> before, now;
+  for (Scratch<float>* row : {&before, &now}) std::fill_n(row->need(at(padded)), padded, 0.0f);
+  const auto each_id = [&](auto&& take) {
+    from.begin_ids();
+    for (std::size_t left = from.count(); left > 0; --left) take(from.id());
+  };
+  const auto each = [&](auto&& take) { each_id([&](std::int64_t global) { take(halo_.local_of(global)); }); };
+  each([&](VertexId v) {
+    if (v != kNoVertex) mark_stale(k, v, mine_, true);
+  });
+  each([&](VertexId v) {
+    from.floats(before.data(), spec.width);
+    from.floats(now.data(), spec.width);
+    if (v == kNoVertex) return;
+    mark_stale(k, v, mine_, false);
+    arrived_[at(k)].add(v);
+    op.take_arrived(v, before.data(), now.data());
+  });
+  each([&](VertexId v) {
+    from.floats(now.data(), spec.width);
+    if (v == kNoVertex) return;
+    arrived_[at(k)].add(v);
+    op.take_arrived(v, work_.state.stored[at(spec.message_table)].row(v), now.data());
+  });
+  Scratch<std::int64_t> sums;
+  std::fill_n(sums.need(at(padded)), padded, 0);
+  const auto take_sums = [&](VertexId v) {
+    from.integers(sums.data(), spec.width);
+    if (v != kNoVertex) op.take_mail(v, sums.data());
+  };
+  each(take_sums);
+  each_id([&](std::int64_t global) { take_sums(halo_.departed(global)); });
+}
+
+// Ghosts whose factor has changed and whose message has not.
+void HaloTrade::take_moved_factors(int k) {
+  const AggregationSpec& spec = work_.aggregation(k);
+  if (!spec.scaled()) return;
+  for (const VertexId v : work_.state.norms[at(spec.context)].changed()) {
+    if (!halo_.is_ghost(v) || is_stale(k, v) || arrived_[at(k)].contains(v)) continue;
+    const float* row = work_.state.stored[at(spec.message_table)].row(v);
+    work_.operators[at(k)]->take_arrived(v, row, row);
+  }
+}
+
+// ---- from scratch
+
+Parcels HaloTrade::all_factors(const State& state) const {
+  Parcels parcels(at(halo_.parts()));
+  std::vector<WireWriter> to;
+  for (std::string& parcel : parcels) to.emplace_back(parcel);
+  for (VertexId v = 0; v < work_.graph.slot_count(); ++v) {
+    if (halo_.is_ghost(v) || !work_.graph.is_live(v)) continue;
+    each_part(halo_.out_at(v) | halo_.in_at(v), [&](int part) {
+      to[at(part)].id(halo_.global_of(v));
+      for (const int context : contexts_) to[at(part)].plain(state.norms[at(context)].scale(v));
+    });
+  }
+  return parcels;
+}
+
+Parcels HaloTrade::all_rows(int table, const State& state) const {
+  const int width = work_.source().stored[at(table)].width;
+  Parcels parcels(at(halo_.parts()));
+  std::vector<WireWriter> to;
+  for (std::string& parcel : parcels) to.emplace_back(parcel);
+  for (VertexId v = 0; v < work_.graph.slot_count(); ++v) {
+    if (halo_.is_ghost(v) || !work_.graph.is_live(v)) continue;
+    each_part(reach(table, v), [&](int part) {
+      to[at(part)].id(halo_.global_of(v));
+      to[at(part)].floats(state.stored[at(table)].row(v), width);
+    });
+  }
+  return parcels;
+}
+
+std::vector<Parcels> HaloTrade::parcels_of_start() const {
+  std::vector<Parcels> rounds;
+  if (!contexts_.empty()) rounds.push_back(all_factors(work_.state));
+  for (const auto& tables : tables_) {
+    for (const int t : tables) rounds.push_back(all_rows(t, work_.state));
+  }
+  for (Parcels& parcels : rounds) {
+    for (int part = 0; part < halo_.parts(); ++part) {
+      if (part != halo_.part()) parcels[at(part)].insert(parcels[at(part)].begin(), Halo::kGoesOn);
+    }
+  }
+  return rounds;
+}
+
+void HaloTrade::send_all_factors(State& state) const {
+  if (halo_.parts() == 1 || contexts_.empty()) return;
+  const Parcels got = halo_.swap(all_factors(state));
+  std::vector<WireReader> from = readers_of(got);
+  for (WireReader& reader : from) {
+    while (!reader.at_end()) {
+      const VertexId v = halo_.local_of(reader.id());
+      for (const int context : contexts_) {
+        const auto scale = reader.plain<float>();
+        if (v != kNoVertex) state.norms[at(context)].put(v, scale);
+      }
+    }
+  }
+}
+
+void HaloTrade::send_all(int stage, State& state) const {
+  if (halo_.parts() == 1) return;
+  for (const int t : tables_[at(stage)]) {
+    const int width = work_.source().stored[at(t)].width;
+    const Parcels got = halo_.swap(all_rows(t, state));
+    std::vector<float> unknown(at(width));
+    std::vector<WireReader> from = readers_of(got);
+    for (WireReader& reader : from) {
+      while (!reader.at_end()) {
+        const VertexId v = halo_.local_of(reader.id());
+        reader.floats(v == kNoVertex ? unknown.data() : state.stored[at(t)].row(v), width);
+      }
+    }
+  }
+}
+
+}  // namespace livegnn

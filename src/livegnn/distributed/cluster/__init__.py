@@ -1,0 +1,5 @@
+"""The exact engine over many workers: lg.Cluster. docs/distributed.md has the rules.
+
+Start here: cut.py, what a part of a graph is; part.py, the engine of one; directory.py, what the driver keeps;
+cluster.py, the verbs. Nothing but ray_workers.py knows of Ray.
+"""

@@ -1,0 +1,117 @@
+"""Crew: what hosts the workers of a cluster and calls them. There are two: RayCrew (ray_crew.py), processes on one host
+or many; ThreadCrew, threads of this process, for tests and for trying things out.
+
+A crew decides nothing. It says that a worker was lost; what is to be done then is the cluster's business.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from livegnn.distributed.cluster.worker import PartWorker
+from livegnn.errors import WorkerUnavailable
+
+Call: TypeAlias = tuple[Any, ...]  # the name of a method of PartWorker, and what it is given
+
+
+class Crew(Protocol):
+    """The workers, numbered from 0."""
+
+    size: int
+
+    def call(self, calls: Sequence[Call]) -> list[Any]:
+        """Call i to worker i, all at once; their results.
+
+        Raises: WorkerUnavailable where a worker has gone, does not come in time, or has lost another one; then
+                reform() has to be called. What a worker raises otherwise.
+        """
+
+    def ask(self, worker: int, call: Call) -> Any:
+        """A call to one worker. Raises: as call()."""
+
+    def keep(self, calls: Sequence[Call]) -> list[Any]:
+        """The same as call(), but what is returned are handles, to be given to later calls in place of the results."""
+
+    def reform(self) -> list[int]:
+        """Starts those that were lost, empty, and joins all again. Returns: the version of each, -1 of an empty one.
+
+        Raises: WorkerUnavailable where that fails.
+        """
+
+    def close(self) -> None:
+        """Ends all workers. A second call does nothing."""
+
+
+class ThreadCrew:
+    """Workers in threads of this process, in lock step; kill() is what a lost process is elsewhere."""
+
+    def __init__(self, size: int, threads: int = 1, timeout_s: float = 60.0) -> None:
+        self.size, self._threads, self._timeout_s = size, threads, timeout_s
+        self.workers: list[PartWorker | None] = [None] * size
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix="part")
+        self._barrier = threading.Barrier(size, timeout=timeout_s)
+        self._given: list[list[bytes]] = [[] for _ in range(size)]
+        self.reform()
+
+    def call(self, calls: Sequence[Call]) -> list[Any]:
+        """See Crew."""
+        running = [self._pool.submit(self._run, rank, call) for rank, call in enumerate(calls)]
+        failures = [one.exception() for one in running]
+        others = [error for error in failures if error is not None and not isinstance(error, WorkerUnavailable)]
+        if others:
+            raise others[0]
+        lost = [error for error in failures if error is not None]
+        if lost:
+            raise lost[0]
+        return [one.result() for one in running]
+
+    def ask(self, worker: int, call: Call) -> Any:
+        """See Crew."""
+        return self._pool.submit(self._run, worker, call).result()
+
+    keep = call
+
+    def kill(self, worker: int) -> None:
+        """Loses all that the worker has; a round under way breaks."""
+        self.workers[worker] = None
+        self._barrier.abort()
+
+    def reform(self) -> list[int]:
+        """See Crew."""
+        self._barrier = threading.Barrier(self.size, timeout=self._timeout_s)
+        for rank in range(self.size):
+            if self.workers[rank] is None:
+                self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
+        return [worker.version for worker in self.workers if worker is not None]
+
+    def close(self) -> None:
+        """See Crew."""
+        self._pool.shutdown()
+        self.workers = [None] * self.size
+
+    def _run(self, rank: int, call: Call) -> Any:
+        worker = self.workers[rank]
+        if worker is None:
+            self._barrier.abort()
+            raise WorkerUnavailable(f"[cluster] expected worker {rank}, got none; reform the crew")
+        try:
+            return getattr(worker, call[0])(*call[1:])
+        except BaseException:
+            self._barrier.abort()
+            raise
+
+    def _swap(self, rank: int, parcels: list[bytes]) -> list[bytes]:
+        try:
+            self._given[rank] = parcels
+            self._barrier.wait()
+            got = [given[rank] for given in self._given]
+            self._barrier.wait()
+        except threading.BrokenBarrierError as cause:
+            raise WorkerUnavailable(
+                f"[cluster] expected all {self.size} workers, got fewer; reform the crew"
+            ) from cause
+        return got

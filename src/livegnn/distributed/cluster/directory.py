@@ -1,0 +1,142 @@
+"""The directory: what the driver of a cluster keeps of the graph. It knows every vertex, its id, its type and its part,
+and no edge and no row of features. Ids, schema, guards, logs and versions are those of a graph, so it is one, without
+edges.
+
+A batch comes in as to any graph. The directory takes the vertices that it adds and removes; the workers get it whole,
+in slots, once every recorder (a log) has it, and refuse it or not: all or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.distributed.cluster.part import BatchColumns, NewOwners
+from livegnn.distributed.partition import Newcomers, Placement
+from livegnn.errors import LiveGnnError, UpdateError
+from livegnn.graph.consumers import Recorded, Recorder
+from livegnn.graph.graph import Graph
+from livegnn.types import AnyArray, Int64Array
+
+Work: TypeAlias = Callable[[BatchColumns, NewOwners], None]  # has the workers apply a batch; raises where they refuse
+
+_Kind = _native.UpdateKind
+_OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
+_EDGE_COLUMNS = ("src", "dst", "id", "weight", "time", "type", "attr")
+
+
+class Directory:
+    """The graph without edges and features, and where new vertices go.
+
+    Args:   graph: the whole one; it is copied.  newcomers: the rule for its parts.
+    """
+
+    def __init__(self, graph: Graph, newcomers: Newcomers) -> None:
+        self.graph = _without_edges(graph)
+        self.newcomers = newcomers
+        self._slot_count = graph.slot_count
+        self._work: Work | None = None
+        self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
+        self.graph.host.take_by(self)
+
+    def serve(self, work: Work) -> None:
+        """From now on batches of the graph go to these workers."""
+        self._work = work
+
+    def owners_in(self, columns: BatchColumns) -> tuple[Placement, NewOwners]:
+        """The parts of the slots that a batch is the first to use. What names no slot is for the workers to refuse."""
+        added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
+        count = max(int(added.max(initial=-1)) + 1, self._slot_count)
+        sound = (columns["u"] < count) & (columns["v"] < count)
+        sound &= (columns["u"] >= 0) | ~np.isin(columns["kind"], _OF_VERTICES)
+        placement = self.newcomers.choose({name: columns[name][sound] for name in ("kind", "u", "v")})
+        new = np.arange(self._slot_count, count, dtype=np.int64)
+        owners = placement.parts if len(placement.parts) else self.newcomers.parts.lookup(new)
+        return placement, NewOwners(self._slot_count, owners)
+
+    def parts_of(self, slots: Int64Array, supposed: NewOwners | None = None) -> AnyArray:
+        """The part of each slot; supposed: of those of a batch that is looked at."""
+        found = self.newcomers.parts.lookup(slots)
+        if supposed is not None:
+            new = slots >= supposed.first
+            found[new] = supposed.owners[slots[new] - supposed.first]
+        return found
+
+    def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
+        """For the graph's host: takes the vertices of a batch; the workers take all of it."""
+        columns, places = buffer.to_arrays(), buffer.given_places()
+        kept = np.isin(columns["kind"], _OF_VERTICES)
+        last = _LastRecorder(self, columns)
+        host = self.graph.host
+        host.add_recorder(last)  # after those that write
+        try:
+            changes = apply(_vertices_of(columns, kept))
+        except UpdateError as error:
+            if last.failed is error or error.update is None:
+                raise
+            raise error.reworded(update=int(places[np.flatnonzero(kept)[error.update]])) from error
+        finally:
+            host.drop_recorder(last)
+        assert last.placement is not None
+        self.newcomers.accept(last.placement)
+        self._slot_count = self.graph.slot_count
+        self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
+        return changes
+
+    def work(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Has the workers apply a batch. Raises: what they refuse it for."""
+        assert self._work is not None
+        self._work(columns, owners)
+
+
+class _LastRecorder(Recorder):
+    """Every other recorder has the batch; the workers apply it, or take it back with all others."""
+
+    def __init__(self, directory: Directory, columns: BatchColumns) -> None:
+        self._directory, self._columns = directory, columns
+        self.placement: Placement | None = None
+        self.failed: LiveGnnError | None = None
+
+    def prepare(self, recorded: Recorded) -> None:
+        """Nothing: the workers answer when it is their turn."""
+
+    def append(self, recorded: Recorded) -> None:
+        """Raises: what the workers refuse the batch for."""
+        self.placement, owners = self._directory.owners_in(self._columns)
+        try:
+            self._directory.work(self._columns, owners)
+        except LiveGnnError as error:
+            self.failed = error
+            raise
+
+    def abort(self) -> None:
+        """Nothing: workers that refuse have changed nothing."""
+
+
+def _without_edges(graph: Graph) -> Graph:
+    with graph.host.lock:
+        graph.host.need_all_edges("Cluster")
+        whole = graph.to_arrays()
+    for name in _EDGE_COLUMNS:
+        if f"store.{name}" in whole:
+            whole[f"store.{name}"] = whole[f"store.{name}"][:0]
+    rows = whole["store.features"]
+    whole["store.features"] = np.empty((len(rows), 0), rows.dtype)
+    whole["option.feature_width"] = np.array(0, np.int64)
+    if "types.widths" in whole:
+        whole["types.widths"] = np.zeros(len(whole["types.widths"]), np.int64)
+    return Graph.from_arrays(whole)
+
+
+def _vertices_of(columns: BatchColumns, kept: AnyArray) -> _native.UpdateBuffer:
+    """The vertices that a batch adds and removes, without their features."""
+    mine = {name: column[kept] for name, column in columns.items() if name != "rows"}
+    mine["row_width"] = np.minimum(mine["row_width"], 0)
+    mine["row_width"][mine["kind"] == _Kind.AddVertex.value] = 0
+    mine["rows"] = np.zeros(0, np.float32)
+    buffer = _native.UpdateBuffer()
+    buffer.from_arrays(mine)
+    return buffer

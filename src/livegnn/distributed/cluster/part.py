@@ -1,0 +1,242 @@
+"""EnginePart: the exact engine of one part. It makes no decision of its own: every part is given the same batches in
+the same order, and they go through each batch round by round, together (RIPPLE, section 5.3).
+
+Invariant between batches: outputs and aggregates of the part's own vertices are, bit for bit, those of one engine with
+the whole graph. A batch that any part refuses is taken back by all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from livegnn import _native
+from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.errors import LiveGnnError, PartRefused, UpdateError, WorkerUnavailable
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
+
+Swap: TypeAlias = Callable[[list[bytes]], list[bytes]]
+BatchColumns: TypeAlias = dict[str, AnyArray]
+
+
+class PartChanges(NamedTuple):
+    """What a batch made of the part's own vertices. slots: of the whole graph, (k,) int64 ascending. stages, seconds:
+    as livegnn.inference.changes has them.
+    """
+
+    slots: Int64Array
+    stages: list[dict[str, Any]]
+    seconds: tuple[float, float, float]
+
+
+class NewOwners(NamedTuple):
+    """Owners of slots that the batch may be the first to use: parts of the slots from `first` on."""
+
+    first: int
+    owners: npt.NDArray[np.uint16]
+
+
+class EnginePart:
+    """The engine of one part. All parts make the same calls in the same order; those marked so are rounds.
+
+    Args:    arrays: the part.  program: the compiled model, the same everywhere.  swap: sends one parcel to each part
+             and returns what each has sent here.  scales: those of an engine that there was, by default chosen
+             together, as one engine would.  memory: what an earlier engine of the part remembered, with the arrays.
+    """
+
+    def __init__(
+        self,
+        arrays: PartArrays,
+        program: _native.Program,
+        swap: Swap,
+        *,
+        threads: int = 1,
+        scales: Sequence[Sequence[int]] = (),
+        memory: dict[str, AnyArray] | None = None,
+    ) -> None:
+        self.part, self.parts = arrays.part, arrays.parts
+        self.store = arrays.make_store()
+        self.store.set_apply_threads(threads)
+        self.halo = _native.Halo(arrays.parts, arrays.part, swap)
+        self.halo.set_owners(0, arrays.owners)
+        self.halo.load(arrays.globals, arrays.next_edge_id, self.store)
+        if memory is not None:  # whom it has met decides what it sends at the start
+            self.halo.recall(memory)
+        self._options, self._threads = arrays.options, threads
+        self.native = self.engine_of(program, scales)
+        if memory is not None:
+            self.native.recall(memory)
+
+    def engine_of(self, program: _native.Program, scales: Sequence[Sequence[int]] = ()) -> _native.NativeEngine:
+        """Another engine of the part, up to date and not attached; rounds."""
+        options = _native.EngineOptions(threads=self._threads, scale_exponents=[list(row) for row in scales])
+        return _native.NativeEngine.create_part(self.store, program, options, self.halo)
+
+    # ---- batches
+
+    def apply(
+        self, batch: BatchColumns, newcomers: NewOwners, before_publish: Callable[[], None] | None = None
+    ) -> PartChanges:
+        """One batch, in slots of the whole graph; rounds.
+
+        Args:    before_publish: called when every part has taken the batch, before any reader sees it; what it raises
+                 is for the other parts a refusal.
+        Raises:  UpdateError of the first update of the batch that this part refuses, PartRefused where another part
+                 has; then nothing has changed.
+        """
+        places: Int64Array | None = None
+        try:
+            self.halo.set_owners(newcomers.first, newcomers.owners)
+            mine, places = self.halo.take(_buffer_of(batch), self.store)
+
+            def agree() -> None:
+                try:
+                    if before_publish is not None:
+                        before_publish()
+                except BaseException:
+                    with contextlib.suppress(WorkerUnavailable):
+                        self.halo.fail()  # before this part goes back
+                    raise
+                self.halo.agree()
+
+            changes = _native.apply_batch(self.store, [self.native], [], mine, agree)[0]
+        except BaseException as error:
+            self._give_up()
+            if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
+                raise self._renamed(error, places) from error
+            raise
+        self.halo.commit()
+        return self._changes(changes)
+
+    def _give_up(self) -> None:
+        """Goes back, where the others still wait for this part with their knowledge."""
+        with contextlib.suppress(WorkerUnavailable):  # the wire may be what failed
+            self.halo.fail()
+        self.halo.roll_back()
+
+    def _changes(self, changes: Any) -> PartChanges:
+        slots = self._own_globals(changes.vertices())
+        return PartChanges(slots, changes.stages(), changes.seconds())
+
+    def _own_globals(self, slots: Int64Array) -> Int64Array:
+        own = slots[self.halo.ghosts()[slots] == 0]
+        found: Int64Array = np.sort(self.halo.globals()[own])
+        return found
+
+    def _renamed(self, error: UpdateError, places: Int64Array | None) -> LiveGnnError:
+        """The error in slots of the whole graph, with the place of its update in the whole batch."""
+        if places is None:  # the halo names them so itself
+            return error
+        facts = error.facts()
+        names = self.halo.globals()
+        if "update" in facts:
+            facts["update"] = int(places[facts["update"]])
+        if isinstance(vertex := facts.get("vertex"), int) and vertex < len(names):
+            facts["vertex"] = int(names[vertex])
+        if edge := facts.get("edge"):
+            facts["edge"] = (int(names[int(edge[0])]), int(names[int(edge[1])]))
+        return type(error)(**facts)
+
+    # ---- reading: of this part's own vertices, by slots of the whole graph
+
+    def owns(self, slots: Int64Array) -> BoolArray:
+        """Which of these are live vertices of this part."""
+        locals_ = self.halo.locals(slots)
+        owned: BoolArray = locals_ >= 0
+        owned[owned] = self.halo.ghosts()[locals_[owned]] == 0
+        return owned
+
+    def embeddings(self, slots: Int64Array) -> Float32Array:
+        """(k, d) float32 rows. Raises: VertexUnknown."""
+        rows: Float32Array = self.native.read(self.halo.locals(slots))
+        return rows
+
+    def slots(self) -> Int64Array:
+        """Slots of all own live vertices, ascending."""
+        return self._own_globals(np.flatnonzero(self.store.live()).astype(np.int64))
+
+    # ---- audits; rounds, but for digests
+
+    def verify(self) -> str | None:
+        """The first difference from a run from scratch, in words."""
+        found: str | None = self.native.verify()
+        return found
+
+    def recompute(self) -> tuple[Int64Array, Float32Array]:
+        """Slots of own live vertices and their rows from scratch."""
+        rows = self.native.recompute(self.store.slot_count)
+        slots = self.slots()
+        return slots, rows[self.halo.locals(slots)]
+
+    def arrays(self) -> PartArrays:
+        """The part as it is, for another process."""
+        numbers = (self.part, self.parts)
+        store = {name: np.ascontiguousarray(array) for name, array in self.store.to_arrays().items()}
+        return PartArrays(
+            *numbers, self._options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id
+        )
+
+    def what_if(self, batch: BatchColumns, owners: NewOwners) -> tuple[Any, PartChanges]:
+        """A batch that is looked at: the native view, open, and the vertices that it would change; rounds.
+
+        close_what_if() ends it. Raises: as apply().
+        """
+        places: Int64Array | None = None
+        try:
+            self.halo.set_owners(owners.first, owners.owners)
+            mine, places = self.halo.take(_buffer_of(batch), self.store)
+            view = _native.NativeWhatIf(self.store, self.native, mine)
+        except BaseException as error:
+            self._give_up()
+            if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
+                raise self._renamed(error, places) from error
+            raise
+        return view, PartChanges(self._own_globals(self.native.staged_vertices()), [], (0.0, 0.0, 0.0))
+
+    def close_what_if(self, view: Any) -> None:
+        """Puts every row back, bit for bit. No round."""
+        view.close()
+        self.halo.roll_back()
+
+    def staged(self, slots: Int64Array) -> Float32Array:
+        """Rows inside a what_if. Raises: VertexUnknown."""
+        rows: Float32Array = self.native.read_staged(self.halo.locals(slots))
+        return rows
+
+    def own_arrays(self) -> dict[str, AnyArray]:
+        """This part's share of the whole graph's columns, in slots of that; an edge is in the share of one part.
+
+        slots, features, vertex_type: of own vertices.  src, dst, id and the other columns of edges.
+        """
+        columns, names, ghosts = self.store.to_arrays(), self.halo.globals(), self.halo.ghosts()
+        own = np.flatnonzero((ghosts == 0) & (columns["live"] != 0))
+        found: dict[str, AnyArray] = {"slots": names[own], "features": columns["features"][own]}
+        if "vertex_type" in columns:
+            found["vertex_type"] = columns["vertex_type"][own]
+        src, dst = columns["src"], columns["dst"]
+        end = np.where(names[src] <= names[dst], src, dst) if self._options["undirected"] else dst
+        kept = ghosts[end] == 0
+        for name in ("src", "dst", "id", "weight", "time", "type", "attr"):
+            if name in columns:
+                column = columns[name][kept]
+                found[name] = names[column].astype(column.dtype) if name in ("src", "dst") else column
+        return found
+
+    def digests(self) -> tuple[int, int]:
+        """This part's share of the graph's digest and of the state's; each adds up modulo 2^64."""
+        return int(self.halo.graph_digest(self.store)), int(self.native.digest())
+
+    def scales(self) -> list[list[int]]:
+        """Exponents of the fixed-point units, as an engine of the whole graph has them."""
+        found: list[list[int]] = self.native.scale_exponents()
+        return found
+
+
+def _buffer_of(batch: BatchColumns) -> _native.UpdateBuffer:
+    buffer = _native.UpdateBuffer()
+    buffer.from_arrays(batch)
+    return buffer

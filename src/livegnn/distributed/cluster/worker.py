@@ -1,0 +1,234 @@
+"""PartWorker: what one worker of a cluster holds and remembers. It has no wire of its own and knows no host.
+
+A worker keeps the parcels of every round since its snapshot. So when one of the others starts again from its own
+snapshot, this worker repeats its rounds and goes back nowhere: only the one that was lost works again.
+
+Invariant: a version is a number of batches. At version v the worker has the parcels of the rounds of every batch after
+its snapshot up to v, and those of a start from the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.part import BatchColumns, EnginePart, NewOwners, PartChanges, Swap
+from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.errors import Facts, InvariantBroken, LiveGnnError, UpdateError
+from livegnn.types import AnyArray, Float32Array, Int64Array
+
+Rounds: TypeAlias = list[list[bytes]]
+
+
+class Refused(NamedTuple):
+    """Why a worker refuses a batch, in the fields of an error. by_other: because another worker does."""
+
+    kind: str
+    text: str
+    facts: Facts
+    by_other: bool
+
+
+class PartSnapshot(NamedTuple):
+    """All that a worker starts again from. parcels: what it sends while another one starts from the same version."""
+
+    version: int
+    arrays: dict[str, AnyArray]
+    memory: dict[str, AnyArray]
+    scales: list[list[int]]
+    parcels: Rounds
+
+
+class _Done(NamedTuple):
+    rounds: Rounds
+    changes: PartChanges
+
+
+class PartWorker:
+    """One worker. swap: sends one parcel to each worker; it may be exchanged between two calls."""
+
+    def __init__(self, swap: Swap, threads: int = 1) -> None:
+        self.swap, self._threads = swap, threads
+        self.version = -1  # nothing is there yet
+        self._part: EnginePart | None = None
+        self._sending: Rounds | None = None  # of the batch at work
+        self._done: dict[int, _Done] = {}  # by version
+        self._snapshots: dict[int, PartSnapshot] = {}  # by version: the newest, and the one before until it is dropped
+        self._view: Any = None
+        self._next: Any = None  # the engine of a swap
+
+    @property
+    def part(self) -> EnginePart:
+        """The engine. Raises: InvariantBroken before start()."""
+        if self._part is None:
+            raise InvariantBroken("invariant broken: a worker without a part was asked")
+        return self._part
+
+    def _send(self, parcels: list[bytes]) -> list[bytes]:
+        if self._sending is not None:
+            self._sending.append(parcels)
+        return self.swap(parcels)
+
+    # ---- start; rounds
+
+    def start(
+        self,
+        version: int,
+        arrays: PartArrays,
+        recipe: Recipe,
+        scales: list[list[int]],
+        memory: dict[str, AnyArray] | None = None,
+    ) -> None:
+        """Runs the model on the part. scales: none are chosen where some are given."""
+        given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
+        self._part = EnginePart(arrays, recipe.program(), self._send, **given)
+        self.version = version
+        self._done.clear()
+        self._snapshots.clear()
+
+    def start_again(self, snapshot: PartSnapshot, recipe: Recipe) -> None:
+        """The same from a snapshot, while the others repeat_start()."""
+        arrays = PartArrays.from_arrays(snapshot.arrays)
+        self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
+        self._snapshots[snapshot.version] = snapshot
+
+    def repeat_start(self, version: int) -> None:
+        """This worker's rounds while another one starts again from its snapshot of that version."""
+        for parcels in self._snapshots[version].parcels:
+            self.swap(parcels)
+
+    def take_snapshot(self, version: int) -> PartSnapshot:
+        """Of the version as it is. No round."""
+        if version != self.version:
+            raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
+        return self._snapshot_of(version, self.part.native)
+
+    def _snapshot_of(self, version: int, native: Any) -> PartSnapshot:
+        part = self.part
+        parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
+        arrays = part.arrays().to_arrays()
+        made = PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
+        self._snapshots[version] = made
+        return made
+
+    def has_snapshot(self, version: int) -> bool:
+        """Whether there is one of that version."""
+        return version in self._snapshots
+
+    def forget_before(self, version: int) -> None:
+        """Drops what is kept for snapshots before that version: every worker has one of it."""
+        self._snapshots = {kept: each for kept, each in self._snapshots.items() if kept >= version}
+        self._done = {made: each for made, each in self._done.items() if made > version}
+
+    # ---- batches; rounds
+
+    def apply(
+        self, version: int, batch: BatchColumns, owners: NewOwners, before_publish: Callable[[], None] | None = None
+    ) -> PartChanges | Refused:
+        """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed."""
+        if version != self.version + 1:
+            raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
+        self._sending = []
+        try:
+            changes = self.part.apply(batch, owners, before_publish)
+        except UpdateError as error:
+            return Refused(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
+        finally:
+            rounds, self._sending = self._sending, None
+        self.version = version
+        self._done[version] = _Done(rounds, changes)
+        return changes
+
+    def repeat(self, version: int) -> PartChanges:
+        """This worker's rounds of a batch that it has applied, while others apply it."""
+        done = self._done[version]
+        for parcels in done.rounds:
+            self.swap(parcels)
+        return done.changes
+
+    # ---- a swap: an engine of another model beside the old one; then its snapshot; then it takes over
+
+    def prepare_swap(self, recipe: Recipe) -> None:
+        """Runs the other model; rounds. Again where it is not for the first time."""
+        self._next = self.part.engine_of(recipe.program())
+
+    def snapshot_of_swap(self, version: int) -> PartSnapshot:
+        """What a worker starts again from once the swap, which makes `version`, stands."""
+        return self._snapshot_of(version, self._next)
+
+    def commit_swap(self, version: int) -> PartChanges:
+        """The other model takes over. Nothing where it has."""
+        if self.version < version:
+            self.part.native, self._next, self.version = self._next, None, version
+        return PartChanges(self.part.slots(), [], (0.0, 0.0, 0.0))
+
+    # ---- what_if; rounds
+
+    def open_what_if(self, batch: BatchColumns, owners: NewOwners) -> PartChanges | Refused:
+        """Looks at a batch, until close_what_if()."""
+        try:
+            self._view, changes = self.part.what_if(batch, owners)
+        except UpdateError as error:
+            return Refused(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
+        return changes
+
+    def close_what_if(self) -> None:
+        """Goes back. Nothing where none is open: a worker that was lost has no view."""
+        view, self._view = self._view, None
+        if view is not None:
+            self.part.close_what_if(view)
+
+    def own_arrays(self) -> dict[str, AnyArray]:
+        """This worker's share of the whole graph's columns."""
+        return self.part.own_arrays()
+
+    # ---- reads
+
+    def ready(self) -> int:
+        """The version."""
+        return self.version
+
+    def scales(self) -> list[list[int]]:
+        """Exponents of the fixed-point units."""
+        return self.part.scales()
+
+    def read_rows(self, slots: Int64Array) -> Float32Array:
+        """Rows of own vertices."""
+        return self.part.embeddings(slots)
+
+    def read_staged(self, slots: Int64Array) -> Float32Array:
+        """The same inside a what_if."""
+        return self.part.staged(slots)
+
+    def audit(self) -> str | None:
+        """verify(): the first difference, by slots of the whole graph; rounds."""
+        return self.part.verify()
+
+    def digests(self) -> tuple[int, int, int]:
+        """(version, share of the graph's digest, share of the state's)."""
+        return (self.version, *self.part.digests())
+
+    def facts(self) -> dict[str, Any]:
+        """Counts for reports."""
+        part = self.part
+        own = int(np.count_nonzero((part.halo.ghosts() == 0) & part.store.live().astype(bool)))
+        live = int(np.count_nonzero(part.store.live()))
+        counts: dict[str, Any] = dict(part.halo.counts())
+        counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count), "version": self.version}
+        return counts
+
+
+def refusal_of(answers: list[PartChanges | Refused]) -> LiveGnnError | None:
+    """The error of the first update that any worker refuses, or None."""
+    from livegnn import errors
+
+    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    if not refused:
+        return None
+    own = [each for each in refused if not each.by_other] or refused
+    first = min(own, key=lambda each: each.facts.get("update", 2**62))
+    return errors.of_kind(first.kind, first.text, first.facts)

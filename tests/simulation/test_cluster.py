@@ -1,0 +1,228 @@
+"""lg.Cluster with workers in threads: one engine's bits after every batch, whatever is lost and whenever."""
+
+import logging
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import livegnn as lg
+from livegnn.distributed.cluster.crew import ThreadCrew
+from livegnn.testing import streams
+from livegnn.testing.edge_models import graph_columns
+from livegnn.testing.models import random_model
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    caplog.set_level(logging.ERROR, logger="livegnn")
+
+
+def pair(seed, workers, **options):
+    """An engine and a cluster on the same random graph, and what makes batches for both."""
+    rng = np.random.default_rng(seed)
+    weighted = bool(rng.integers(2))
+    model = random_model(rng, weighted=weighted, on_edges=bool(rng.integers(2)), reversed=None)
+    graph, mirror = streams.random_graph(
+        rng, model.input_width, weighted, vertices=int(rng.integers(2, 25)), **graph_columns(model)
+    )
+    engine = lg.Engine(model, graph, threads=1)
+    crew = ThreadCrew(workers, timeout_s=30)
+    options.setdefault("partition", str(rng.choice(["hash", "ldg", "fennel"])))
+    options.setdefault("newcomers", str(rng.choice(["hash", "ldg", "fennel"])))
+    return engine, lg.Cluster(model, graph, workers, crew=crew, **options), crew, mirror, rng
+
+
+def live_ids(engine):
+    return np.flatnonzero(engine.graph.host.store.live())
+
+
+def check_same(engine, cluster, note):
+    assert cluster.state_digest() == engine.state_digest(), note
+    ids = live_ids(engine)
+    np.testing.assert_array_equal(cluster.embeddings(ids), engine.embeddings(ids), err_msg=note)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3, 5]))
+def test_that_a_cluster_has_the_bits_of_one_engine(seed, workers):
+    engine, cluster, _, mirror, rng = pair(seed, workers, snapshot_batches=3)
+    seen = []
+    cluster.on_change(lambda changes: seen.append(changes.version))
+    for batch in range(6):
+        updates = streams.random_batch(rng, mirror, int(rng.integers(1, 12)))
+        want, got = engine.apply(updates), cluster.apply(updates)
+        assert set(want.vertices.tolist()) <= set(got.vertices.tolist())
+        assert got.version == want.version == cluster.graph.version
+        check_same(engine, cluster, f"batch {batch}")
+    cluster.verify()
+    assert cluster.scales == engine.scales
+    assert seen == list(range(1, 7))
+    cluster.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 4]), st.integers(1, 4))
+def test_that_lost_workers_come_back_to_the_same_bits(seed, workers, snapshot_batches):
+    engine, cluster, crew, mirror, rng = pair(seed, workers, snapshot_batches=snapshot_batches)
+    for batch in range(8):
+        updates = streams.random_batch(rng, mirror, int(rng.integers(1, 10)))
+        engine.apply(updates)
+        timers = []
+        if rng.integers(2):
+            for worker in rng.choice(workers, int(rng.integers(1, workers + 1)), replace=False).tolist():
+                timers.append(threading.Timer(float(rng.random() * 0.004), crew.kill, [worker]))
+        for timer in timers:
+            timer.start()
+        cluster.apply(updates)
+        for timer in timers:
+            timer.join()
+        check_same(engine, cluster, f"batch {batch}")
+    cluster.verify()
+    cluster.close()
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_what_if_of_a_cluster_shows_the_rows_and_changes_nothing(seed):
+    engine, cluster, _, mirror, rng = pair(seed, 3)
+    for _ in range(4):
+        updates = streams.random_batch(rng, mirror, int(rng.integers(1, 10)))
+        before = cluster.state_digest()
+        with engine.what_if(updates) as want, cluster.what_if(updates) as got:
+            assert set(want.vertices.tolist()) <= set(got.vertices.tolist())
+            ids = want.vertices.tolist()
+            if ids:
+                np.testing.assert_array_equal(got.embeddings(ids), want.embeddings(ids))
+        assert cluster.state_digest() == before
+        engine.apply(updates)
+        cluster.apply(updates)
+        check_same(engine, cluster, "after")
+    cluster.close()
+
+
+def test_that_a_worker_lost_inside_a_what_if_ends_it_and_nothing_else():
+    engine, cluster, crew, mirror, rng = pair(11, 3)
+    updates = streams.random_batch(rng, mirror, 6)
+    with cluster.what_if(updates) as view:
+        ids = view.vertices[:1]
+        crew.kill(1)
+        with pytest.raises(lg.errors.WorkerUnavailable, match="open another view"):
+            view.embeddings(ids)
+    check_same(engine, cluster, "after")
+    engine.apply(updates)
+    cluster.apply(updates)
+    check_same(engine, cluster, "after the batch")
+    cluster.close()
+
+
+@pytest.mark.parametrize("lost", [None, "prepare_swap", "snapshot_of_swap", "commit_swap"])
+def test_that_a_swap_has_the_bits_of_an_engines_swap(lost):
+    engine, cluster, crew, mirror, rng = pair(5, 3, snapshot_batches=2)
+    other = random_model(np.random.default_rng(8), weighted=False, family="gcn")
+    while other.input_width != engine.model.input_width:
+        other = random_model(rng, weighted=False, family="sage")
+    call, killed = crew.call, []
+
+    def losing(calls):
+        if calls[0][0] == lost and not killed:
+            killed.append(crew.kill(1))
+        return call(calls)
+
+    crew.call = crew.keep = losing
+    for _ in range(3):
+        updates = streams.random_batch(rng, mirror, 5)
+        engine.apply(updates)
+        cluster.apply(updates)
+    try:
+        engine.swap(other)
+    except lg.errors.LiveGnnError:
+        pytest.skip("the model does not fit the graph")
+    cluster.swap(other)
+    check_same(engine, cluster, "after the swap")
+    assert (len(killed) == 1) == (lost is not None)
+    for _ in range(3):
+        updates = streams.random_batch(rng, mirror, 5)
+        engine.apply(updates)
+        cluster.apply(updates)
+        check_same(engine, cluster, "after a batch")
+    crew.kill(2)
+    check_same(engine, cluster, "after a loss")
+    cluster.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_that_a_saved_cluster_is_an_engine_and_a_cluster_of_other_workers(tmp_path, seed):
+    engine, cluster, _, mirror, rng = pair(seed, 3)
+    for _ in range(3):
+        updates = streams.random_batch(rng, mirror, 8)
+        engine.apply(updates)
+        cluster.apply(updates)
+    cluster.save(tmp_path / "saved")
+    alone = lg.Engine.load(tmp_path / "saved")
+    again = lg.Cluster.load(tmp_path / "saved", 2, crew=ThreadCrew(2), partition="hash")
+    for _ in range(2):
+        assert alone.state_digest() == again.state_digest() == engine.state_digest()
+        assert alone.graph.version == again.graph.version == engine.graph.version
+        updates = streams.random_batch(rng, mirror, 8)
+        for each in (engine, alone, again):
+            each.apply(updates)
+    again.close()
+    cluster.close()
+
+
+def test_that_a_bad_batch_is_refused_by_all_and_changes_nothing():
+    engine, cluster, _, mirror, rng = pair(2, 3)
+    before = cluster.state_digest()
+    for bad in ("missing", "width", "vertex"):
+        updates = streams.random_batch(rng, mirror.copy(), 3)
+        if bad == "missing":
+            updates.remove_edge(int(live_ids(engine)[0]), int(live_ids(engine)[0]), edge_id=10**6)
+        elif bad == "width":
+            updates.set_features(int(live_ids(engine)[0]), np.zeros(engine.model.input_width + 1, np.float32))
+        else:
+            updates.remove_vertex(10**6)
+        with pytest.raises(lg.errors.UpdateError) as want:
+            engine.apply(updates)
+        with pytest.raises(type(want.value)) as got:
+            cluster.apply(updates)
+        assert got.value.update == want.value.update == 3
+        assert cluster.state_digest() == before == engine.state_digest()
+    cluster.close()
+
+
+def test_that_reads_of_unknown_vertices_and_closed_clusters_are_refused():
+    _, cluster, _, _, _ = pair(3, 2)
+    with pytest.raises(lg.errors.VertexUnknown):
+        cluster.embeddings([10**6])
+    cluster.close()
+    cluster.close()
+    with pytest.raises(lg.errors.UsageError, match="closed"):
+        cluster.embeddings([0])
+
+
+def test_a_cluster_with_ids_types_and_a_log(tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"v{i}" for i in range(12)]
+    features = rng.standard_normal((12, 4)).astype(np.float32)
+    src, dst = rng.integers(0, 12, 30), rng.integers(0, 12, 30)
+    ends = [[names[i] for i in end] for end in (src, dst)]
+    graph = lg.Graph(features, *ends, ids=names)
+    model = random_model(np.random.default_rng(1), family="sage", depth=2)
+    while model.input_width != 4:
+        model = random_model(rng, family="sage", depth=2)
+    engine = lg.Engine(model, graph)
+    cluster = lg.Cluster(model, graph, 3, crew=ThreadCrew(3), partition="ldg")
+    updates = lg.Updates()
+    updates.add_vertex("new", np.ones(4, np.float32))
+    updates.add_edge("new", "v3")
+    updates.remove_vertex("v5")
+    want, got = engine.apply(updates), cluster.apply(updates)
+    assert sorted(want.vertices) == sorted(got.vertices)
+    np.testing.assert_array_equal(cluster.embeddings(["new", "v3"]), engine.embeddings(["new", "v3"]))
+    assert cluster.state_digest() == engine.state_digest()
+    with pytest.raises(lg.errors.VertexUnknown, match="v5"):
+        cluster.embeddings(["v5"])
+    cluster.close()
