@@ -1,15 +1,17 @@
 """Distributed training (livegnn[distributed]): one process a worker; samples and rows come from their owners.
 
-Start here: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is. launch.py starts
-processes; threads.py runs the same in threads. docs/distributed-training.md has the rules.
+Start here: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is; continuous.py, rounds
+over a live graph. ray_group.py has Ray's workers; threads.py runs the same in threads. docs/distributed-training.md has
+the rules.
 """
 
+from livegnn.distributed.continuous import ContinuousClusterTrainer
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
 from livegnn.distributed.graph_part import Partition
-from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
 from livegnn.distributed.processes import TorchExchange
+from livegnn.distributed.ray_group import run_workers
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.distributed.threads import ThreadExchange, run_threads
@@ -18,6 +20,7 @@ from livegnn.distributed.trainer import DistributedTrainer
 
 __all__ = [
     "Cached",
+    "ContinuousClusterTrainer",
     "DistributedReport",
     "DistributedTrainer",
     "Exchange",
@@ -28,7 +31,7 @@ __all__ = [
     "RemoteVertexRows",
     "ThreadExchange",
     "TorchExchange",
-    "launch",
     "run_threads",
+    "run_workers",
     "train",
 ]
