@@ -15,7 +15,16 @@ from livegnn.distributed import ContinuousClusterTrainer
 from livegnn.errors import ColumnMissing, TrainingDiverged, UsageError, WorkerUnavailable
 from tests.composition.temporal import models, options_of, world_of
 from tests.composition.world import Setting
-from tests.unit.temporal.training import batches, graph_of, model_of, numbers, same_numbers, trainer_of
+from tests.unit.temporal.training import (
+    batches,
+    graph_of,
+    model_of,
+    numbers,
+    same_numbers,
+    same_tensors,
+    trainer_of,
+    weights,
+)
 
 WARM, SIZE, ROUNDS = 300, 100, 6
 OPTIONS = {"batch_size": 50, "epochs": 2, "replay": 0.4, "chunks": 4}
@@ -81,27 +90,52 @@ def test_rounds_replay_and_publication_are_those_of_one_process(ray_cluster, tmp
         assert engine.state_digest() == same.state_digest()
 
 
+def killed(trainer, updates, rng):
+    """Rounds in each of which a random worker is killed at a random moment, in the round or right behind it."""
+    for number, batch in enumerate(updates, trainer.rounds):
+        pid = trainer.worker_pids[int(rng.integers(len(trainer.worker_pids)))]
+        killer = threading.Timer(float(rng.uniform(0.0, 0.5)), os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        (report,) = trainer.run([batch])
+        assert report.round == number
+        killer.join()
+
+
 def test_killed_workers_are_replaced_and_rounds_repeated(ray_cluster):
-    """Three kills at random moments of random rounds; weights and memory are those of an undisturbed process."""
-    rng, model = np.random.default_rng(int(os.environ.get("LIVEGNN_KILLS_SEED", "7"))), model_of(dropout=0.0)
+    """Three kills in random rounds; weights and memory are those of an undisturbed process."""
+    rng, model = np.random.default_rng(7), model_of(dropout=0.0)
     alone, chosen = one_process(model), rng.choice(np.arange(ROUNDS), 3, replace=False)
     with cluster_trainer(graph_of(WARM), copy.deepcopy(model)) as trainer:
         trainer.fit()
-        for number, updates in enumerate(list(batches(WARM, SIZE))):
+        for number, updates in enumerate(batches(WARM, SIZE)):
             if number in chosen:
-                pid = trainer.worker_pids[int(rng.integers(2))]
-                killer = threading.Timer(float(rng.uniform(0.0, 0.4)), os.kill, (pid, signal.SIGKILL))
-                killer.start()
-            (report,) = trainer.run([updates])
-            assert report.round == number + 1
-            if number in chosen:
-                killer.join()
-        trainer.graph.apply(lg.Updates())
-        trainer.round()  # without events; finds a worker killed behind the last round
+                killed(trainer, [updates], rng)
+            else:
+                list(trainer.run([updates]))
+        assert trainer.rounds == 1 + ROUNDS
+        trainer.round()  # without events; finds a worker that was killed behind the last round
         assert trainer.workers_replaced == 3
-        del trainer.report.rounds[-1]
+        del trainer.report.rounds[-1], trainer.report.epochs[len(alone.report.epochs) :]
         close_numbers(trainer.report, alone.report)
         close_models(trainer.model, alone.model)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2))
+def test_many_kills_change_no_bit(ray_cluster, seed):
+    """Twenty-five kills; two workers add their sums in either order, so the bits are those of two undisturbed ones."""
+    rng, model, events = np.random.default_rng(seed), model_of(dropout=0.1), WARM + 25 * SIZE
+    trained = []
+    for disturbed in (False, True):
+        with cluster_trainer(graph_of(WARM, events), copy.deepcopy(model), seed=seed) as trainer:
+            trainer.fit()
+            updates = batches(WARM, SIZE, events)
+            killed(trainer, updates, rng) if disturbed else list(trainer.run(updates))
+        trained.append(trainer)
+    assert trained[1].workers_replaced >= 24
+    same_numbers(trained[1].report, trained[0].report)
+    same_tensors(weights(trained[1].model), weights(trained[0].model))
+    same_tensors(trained[1].model.memory.state(), trained[0].model.memory.state())
 
 
 def test_a_paused_worker_is_replaced_and_one_lost_again_and_again_is_an_error(ray_cluster):

@@ -71,13 +71,13 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         check_whole(where, 0, restarts=restarts)
         self._restarts, self._worker_device = restarts, device
         self._group = RayGroup(where, workers, address=address, backend=backend, timeout_s=timeout_s)
-        self._parts: ClusterParts | None = None
+        super().__init__(model, graph, sampler, **options)
+        self._cluster_pass.optimizer = self._optimizer
         try:
-            super().__init__(model, graph, sampler, **options)
-            self._cluster_pass.optimizer = self._optimizer
+            self._group.connect()
             self._parts = ClusterParts(graph, self._group)
         except BaseException:
-            self._group.close()
+            super().close()
             raise
 
     @property
@@ -108,8 +108,7 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         try:
             super().close()
         finally:
-            if self._parts is not None:
-                self._parts.close()
+            self._parts.close()
             self._group.close()
 
     def _again(self, call: Callable[[], RoundReport]) -> RoundReport:
@@ -146,12 +145,10 @@ class ContinuousClusterTrainer(ContinuousTrainer):
     def _reading(self) -> Iterator[tuple[HopSource, int]]:
         self._group.form()
         with super()._reading() as read:
-            assert self._parts is not None
             self._parts.deliver()
             yield read
 
     def _held(self) -> AbstractContextManager[HopSource]:
-        assert self._parts is not None
         self._parts.plan()
         return nullcontext(self.sampler)
 

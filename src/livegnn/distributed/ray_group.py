@@ -94,7 +94,8 @@ class RayGroup:
         if address is not None and not isinstance(address, str):
             raise UsageError(f"[{where}] expected address= as a text, got {shown(address)}; name a Ray cluster")
         self._where, self._backend, self._threads, self._keeps_kinds = where, backend, threads, keeps_kinds
-        self._ray = ray_session(where, workers, address)
+        self._ray: Any = None
+        self._address = address
         self._actors: list[Any] = [None] * workers
         self._name, self._joined = uuid.uuid4().hex, False
         self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
@@ -105,13 +106,19 @@ class RayGroup:
         """Workers."""
         return len(self._actors)
 
+    def connect(self) -> None:
+        """Connects the process to Ray, if it is not. Raises: as ray_session()."""
+        if self._ray is None:
+            self._ray = ray_session(self._where, self.size, self._address)
+
     def form(self) -> None:
         """Starts workers where there are none, and joins all; nothing where they are joined.
 
-        Raises:  WorkerUnavailable.
+        Raises:  WorkerUnavailable; as connect().
         """
         if self._joined:
             return
+        self.connect()
         for rank in [rank for rank, actor in enumerate(self._actors) if actor is None]:
             self._start(rank)
         self.pids = self._answers([actor.ready.remote() for actor in self._actors], _START_S)
@@ -170,7 +177,7 @@ class RayGroup:
                     if isinstance(answer, WorkerFailure):
                         failures.append(answer)
                         until = min(until, time.monotonic() + _GRACE_S)
-                left = set(waiting.values())
+                left = set(waiting.values()) if not ready or failures else set()
                 for rank in left if time.monotonic() > until else watch.silent(left):
                     self._end(rank)
                     failures.append(WorkerFailure(DIED, time.time(), rank, "did not answer in time and was ended"))
@@ -223,6 +230,8 @@ class _Watch:
     def silent(self, ranks: Collection[int]) -> list[int]:
         """Those of these workers; to be asked again and again."""
         now = time.monotonic()
+        if not ranks:
+            return []
         for rank in ranks:
             self._since.setdefault(rank, now)
             if rank not in self._asked:
