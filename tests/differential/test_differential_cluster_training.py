@@ -32,7 +32,7 @@ OPTIONS = {"batch_size": 50, "epochs": 2, "replay": 0.4, "chunks": 4}
 
 def cluster_trainer(graph, model, **options):
     sampler = lg.TemporalSampler(graph, fanouts=[5], strategy="recent", threads=1)
-    return ContinuousClusterTrainer(model, graph, sampler, timeout_s=60, **{**OPTIONS, **options})
+    return ContinuousClusterTrainer(model, graph, sampler, **{"timeout_s": 60.0, **OPTIONS, **options})
 
 
 def one_process(model, count=ROUNDS):
@@ -142,8 +142,7 @@ def test_a_paused_worker_is_replaced_and_one_lost_again_and_again_is_an_error(ra
     model, batch = model_of("tgat", dropout=0.0), list(batches(WARM, SIZE))
     alone = one_process(model, 2)
     graph = graph_of(WARM)
-    with cluster_trainer(graph, copy.deepcopy(model), restarts=1) as trainer:
-        trainer._group._timeout_s = 4.0
+    with cluster_trainer(graph, copy.deepcopy(model), timeout_s=10.0) as trainer:
         trainer.fit()
         os.kill(trainer.worker_pids[1], signal.SIGSTOP)
         list(trainer.run(batch[:1]))

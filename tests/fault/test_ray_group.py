@@ -17,7 +17,7 @@ from tests.unit.distributed import workers
 @pytest.fixture(scope="module")
 def group(ray_cluster):
     """Two workers, who fail and are replaced, test by test."""
-    found = RayGroup("here", 2, timeout_s=4)
+    found = RayGroup("here", 2, timeout_s=4, loads=["tests.unit.distributed.workers"])
     yield found
     found.close()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from livegnn.distributed.graph_part import check_dated
 from livegnn.distributed.parts import ClusterParts
-from livegnn.distributed.ray_group import RayGroup
+from livegnn.distributed.ray_group import FOR_TRAINING, RayGroup
 from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.graph import Graph
 from livegnn.temporal.checks import check_whole, checked_parts
@@ -70,7 +70,9 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         checked_parts(where, model, graph, sampler, "cpu", live=True)
         check_whole(where, 0, restarts=restarts)
         self._restarts, self._worker_device = restarts, device
-        self._group = RayGroup(where, workers, address=address, backend=backend, timeout_s=timeout_s)
+        self._group = RayGroup(
+            where, workers, address=address, backend=backend, timeout_s=timeout_s, loads=FOR_TRAINING
+        )
         super().__init__(model, graph, sampler, **options)
         self._cluster_pass.optimizer = self._optimizer
         try:

@@ -29,6 +29,7 @@ _GRACE_S = 3.0  # for others to fail after the first has
 _START_S = 300.0  # in which a process must have started and loaded torch
 _POLL_S = 0.5
 _WATCH = "watch"
+FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
 
 
 def ray_session(where: str, workers: int, address: str | None) -> Any:
@@ -69,7 +70,8 @@ class RayGroup:
 
     Args:    where: for errors.  address: of a Ray cluster.  backend: "gloo", or "nccl" with a GPU for each worker.
              timeout_s: for which a worker waits for another.  threads: of torch in each.  keeps_kinds: whether call()
-             raises livegnn's errors of a worker as they are.
+             raises livegnn's errors of a worker as they are.  loads: modules that workers load before they join, as
+             long as that takes.
     Raises:  UsageError, DataMissing.
     """
 
@@ -83,6 +85,7 @@ class RayGroup:
         timeout_s: float = 300.0,
         threads: int = 1,
         keeps_kinds: bool = True,
+        loads: Sequence[str] = (),
     ) -> None:
         need("torch.distributed", "distributed")
         self._timeout_s = checked_group(where, workers, timeout_s)
@@ -95,7 +98,7 @@ class RayGroup:
             raise UsageError(f"[{where}] expected address= as a text, got {shown(address)}; name a Ray cluster")
         self._where, self._backend, self._threads, self._keeps_kinds = where, backend, threads, keeps_kinds
         self._ray: Any = None
-        self._address = address
+        self._address, self._loads = address, tuple(loads)
         self._actors: list[Any] = [None] * workers
         self._name, self._joined = uuid.uuid4().hex, False
         self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
@@ -121,7 +124,7 @@ class RayGroup:
         self.connect()
         for rank in [rank for rank, actor in enumerate(self._actors) if actor is None]:
             self._start(rank)
-        self.pids = self._answers([actor.ready.remote() for actor in self._actors], _START_S)
+        self.pids = self._answers([actor.ready.remote(self._loads) for actor in self._actors], _START_S)
         self.formations += 1
         host = "127.0.0.1" if len(self._ray.nodes()) == 1 else None
         (place,) = self._answers([self._actors[0].open_store.remote(host, self._timeout_s)], _START_S)
@@ -275,12 +278,13 @@ def run_group(
     backend: str = "gloo",
     timeout_s: float = 300.0,
     threads: int = 1,
+    loads: Sequence[str] = (),
 ) -> list[Any]:
     """run_workers(), for a caller that errors are to name."""
     for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
         check_picklable(where, name, value, "use a function or an object of a module")
     options: dict[str, Any] = {"address": address, "backend": backend, "timeout_s": timeout_s, "threads": threads}
-    group = RayGroup(where, workers, **options, keeps_kinds=False)
+    group = RayGroup(where, workers, **options, keeps_kinds=False, loads=loads)
     try:
         return group.call(_on_exchange, fn, tuple(args), each=[(own,) for own in each or [()] * workers])
     finally:

@@ -7,10 +7,11 @@ has failed leaves the group at once: its connections close, and the others fail 
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -50,11 +51,10 @@ class RayWorker:
         assert self._exchange is not None
         return self._exchange
 
-    def ready(self) -> int:
-        """The process's number, once it has loaded torch."""
-        import torch
-
-        torch.set_num_threads(self._threads)
+    def ready(self, loads: Sequence[str]) -> int:
+        """The process's number, once it has loaded torch and these modules."""
+        for module in ("torch.distributed", *loads):
+            importlib.import_module(module)
         return os.getpid()
 
     def open_store(self, host: str | None, timeout_s: float) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from livegnn.distributed.exchange import Exchange, checked_group
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.layout import Layout
-from livegnn.distributed.ray_group import run_group
+from livegnn.distributed.ray_group import FOR_TRAINING, run_group
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
@@ -69,7 +69,7 @@ def train(
         events = Events.of(graph, codes).columns()
         parts = [(Partition.arrays(graph, layout, rank),) for rank in range(workers)]
     task = (packed, events, layout, sampler.options, options, validation)
-    found = run_group("train", _work, workers, task, parts, address, backend, timeout_s)
+    found = run_group("train", _work, workers, task, parts, address, backend, timeout_s, loads=FOR_TRAINING)
     report: DistributedReport = found[0][0]
     trained = torch.load(io.BytesIO(found[0][1]), weights_only=True)
     model.load_state_dict(trained["weights"])
