@@ -199,8 +199,8 @@ def test_refuses_what_no_cluster_can_do(ray_cluster):
     graph = graph_of(WARM)
     with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] expected options without caches"):
         cluster_trainer(graph, model_of(), edge_features=3)
-    with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] .*a CPU for each of 64 workers, got 4"):
-        cluster_trainer(graph, model_of(), workers=64)
+    with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] .*a GPU for each of 64 workers, got \d"):
+        cluster_trainer(graph, model_of(), workers=64, backend="nccl")
     undated = lg.Graph(np.zeros((2, 5), np.float32), [0], [1])
     with pytest.raises(ColumnMissing, match=r"^\[ContinuousClusterTrainer\] expected a graph with times"):
         cluster_trainer(undated, model_of())

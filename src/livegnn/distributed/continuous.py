@@ -41,7 +41,7 @@ class ContinuousClusterTrainer(ContinuousTrainer):
              timeout_s: for which a worker waits for another, before the other counts as hung.
              restarts: times that one round is begun anew after workers were lost, before it raises.
              options: of ContinuousTrainer; no caches (vertex_features=, edge_features=), which are of one process.
-    Raises:  as ContinuousTrainer; UsageError for a Ray cluster with too few CPUs; ColumnMissing for a graph without
+    Raises:  as ContinuousTrainer; UsageError for a Ray cluster with too few GPUs; ColumnMissing for a graph without
              times; ModelUnsupported for a memory that cannot be parted; DataMissing without ray.
     Source:  GNNFlow, sections 3, 4.4 and 6.1.
     """

@@ -32,31 +32,23 @@ _WATCH = "watch"
 FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
 
 
-def ray_session(where: str, workers: int, address: str | None) -> Any:
+def ray_session(where: str, address: str | None) -> Any:
     """The module ray, connected to a cluster: the one that the process has, else that of address=, else a new one here.
 
-    Raises:  UsageError for a cluster with fewer CPUs than workers, or another than the process is connected to;
-             DataMissing without ray.
+    Raises:  UsageError for another cluster than the process is connected to; DataMissing without ray.
     """
     ray = need("ray", "distributed")
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None and not os.environ.get("RAY_ADDRESS"):
-            cpus = max(workers, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-            ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
+            ray.init("local", include_dashboard=False, **quiet)
         else:
             ray.init(address, **quiet)
     elif address not in (None, "auto") and address != (found := ray.get_runtime_context().gcs_address):
         raise UsageError(
             f"[{where}] expected a process that is not connected to Ray, or to {address}, got one at {found}; "
             "leave address= out, or call ray.shutdown() first"
-        )
-    cpus = ray.cluster_resources().get("CPU", 0)
-    if cpus < workers:
-        raise UsageError(
-            f"[{where}] expected a Ray cluster with a CPU for each of {workers} workers, got {cpus:g}; give fewer "
-            "workers, or start Ray with num_cpus="
         )
     return ray
 
@@ -110,9 +102,17 @@ class RayGroup:
         return len(self._actors)
 
     def connect(self) -> None:
-        """Connects the process to Ray, if it is not. Raises: as ray_session()."""
-        if self._ray is None:
-            self._ray = ray_session(self._where, self.size, self._address)
+        """Connects the process to Ray, if it is not. Raises: as ray_session(); UsageError where GPUs are too few."""
+        if self._ray is not None:
+            return
+        ray = ray_session(self._where, self._address)
+        gpus = ray.cluster_resources().get("GPU", 0)
+        if self._backend == "nccl" and gpus < self.size:
+            raise UsageError(
+                f"[{self._where}] expected a Ray cluster with a GPU for each of {self.size} workers, got {gpus:g}; "
+                'give fewer workers, or backend="gloo"'
+            )
+        self._ray = ray
 
     def form(self) -> None:
         """Starts workers where there are none, and joins all; nothing where they are joined.
@@ -155,7 +155,7 @@ class RayGroup:
     def _start(self, rank: int) -> None:
         made = self._ray.remote(concurrency_groups={_WATCH: 1})(RayWorker)
         gpus = 1 if self._backend == "nccl" else 0
-        options = made.options(num_cpus=1, num_gpus=gpus, max_restarts=0, scheduling_strategy="SPREAD")
+        options = made.options(num_cpus=0, num_gpus=gpus, max_restarts=0, scheduling_strategy="SPREAD")
         self._actors[rank] = options.remote(rank, self.size, self._threads)
         self.starts[rank] += 1
 
