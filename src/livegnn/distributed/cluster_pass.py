@@ -1,14 +1,15 @@
 """ClusterPass: going over events with a model, by the workers of a group; and ClusterMemory, which knows who has the
 newest memory.
 
-A pass sends the model's weights, the optimizer's state and the pass's events and negatives to the workers, and takes
-the weights back from worker 0: they are equal on all. The memory moves only where it must: to the workers, each its own
-rows, when the driver has changed it, and home when it is asked for. So a worker that is lost takes nothing along that a
-round could not begin from again.
+A pass sends the pass's events and negatives to the workers and, where theirs are others, the model's weights and the
+optimizer's state. It takes these back from worker 0 after training: they are equal on all. The memory moves only where
+it must: to the workers, each its own rows, when the driver has changed it, and home when it is asked for. So a worker
+that is lost takes nothing along that a round could not begin from again.
 """
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
 State = dict[str, Tensor]
+Steps = tuple[State, dict[str, Any]]  # weights, and an optimizer's state
 
 
 class ClusterMemory:
@@ -93,12 +95,14 @@ class ClusterMemory:
 
 
 class _Pass(NamedTuple):
-    """What one pass is to do. epoch: the name to begin under, if it is the first of an epoch."""
+    """What one pass is to do. steps: weights and optimizer, None where workers have them.  epoch: the name to begin
+    under, if it is the first of an epoch.
+    """
 
     kind: str
     events: tuple[Int64Array, ...]
     negatives: Int64Array | None
-    steps: tuple[State, dict[str, Any]]
+    steps: Steps | None
     epoch: int | None
     slot_count: int
     first: int = 0
@@ -131,7 +135,7 @@ class ClusterPass(LinkPass):
             {**options, "batch_size": batch_size},
         )
         self._formation = 0  # of the workers that have a trainer
-        self._steps: tuple[State, dict[str, Any]] = ({}, {})
+        self._steps: Steps = ({}, {})  # what those workers have
         self._epoch: int | None = None
         self.optimizer: Optimizer | None = None  # whose state goes along
 
@@ -153,9 +157,9 @@ class ClusterPass(LinkPass):
         """As LinkPass."""
         self.model.train()
         loss, packed = self._done("train", events, negatives, first=first)
-        weights, state = torch.load(io.BytesIO(packed), weights_only=True)
-        self.model.load_state_dict(weights)
-        optimizer.load_state_dict(state)
+        self._steps = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
+        self.model.load_state_dict(self._steps[0])
+        optimizer.load_state_dict(self._steps[1])
         if progress is not None:
             progress(len(events))
         return float(loss)
@@ -189,9 +193,12 @@ class ClusterPass(LinkPass):
         self._group.form()
         if self._formation != self._group.formations:
             self._group.call(make_trainer, *self._made_of)
-            self._formation = self._group.formations
+            self._formation, self._steps = self._group.formations, ({}, {})
         assert self.optimizer is not None
-        steps = self.model.state_dict(), self.optimizer.state_dict()
+        now = self.model.state_dict(), self.optimizer.state_dict()
+        steps = None
+        if not _same(now, self._steps):
+            steps, self._steps = now, copy.deepcopy(now)
         slots, epoch = self.loader.graph.slot_count, self._epoch
         task = _Pass(kind, events.columns(), negatives, steps, epoch, slots, **given)
         memory = None if self._cluster_memory is None else self._cluster_memory.sent()
@@ -201,6 +208,17 @@ class ClusterPass(LinkPass):
         for phase, more in seconds.items():
             self.loader.clock.seconds[phase] = self.loader.clock.seconds.get(phase, 0.0) + more
         return result
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether nested dicts and lists of tensors and numbers are equal."""
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
 
 
 # ---- in a worker
@@ -216,7 +234,8 @@ def make_trainer(worker: RayWorker, packed: bytes, sampler: dict[str, Any], opti
 def do_pass(worker: RayWorker, memory: State | None, task: _Pass) -> tuple[Any, dict[str, float]]:
     """One pass, together with the other workers; its result on worker 0, and the seconds that it took, by phase."""
     trainer: DistributedTrainer = worker.kept["trainer"]
-    trainer.load_steps(*task.steps)
+    if task.steps is not None:
+        trainer.load_steps(*task.steps)
     if memory is not None:
         trainer.load_memory(memory, task.slot_count)
     if task.epoch is not None:
