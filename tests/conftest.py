@@ -2,7 +2,11 @@
 
 import gc
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 slow_is_fine = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -15,3 +19,16 @@ def pytest_collection_finish() -> None:
     """Collections of garbage skip what every test needs: modules and thousands of collected tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """A Ray of four CPUs on this machine, for all tests of a process."""
+    ray = pytest.importorskip("ray")
+    folder = tempfile.mkdtemp(prefix="r")  # short: sockets lie in it
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    options = {"log_to_driver": False, "logging_level": "ERROR", "_temp_dir": folder, "object_store_memory": 100 << 20}
+    ray.init("local", num_cpus=4, include_dashboard=False, **options)
+    yield
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -9,13 +9,15 @@ import torch
 
 import livegnn as lg
 from livegnn import datasets
-from livegnn.distributed import Layout, Partition, launch, train
+from livegnn.distributed import Layout, Partition, run_workers, train
 from livegnn.errors import ColumnMissing, DataMissing, UsageError, ValueInvalid, WorkerUnavailable
 from livegnn.temporal import TemporalSampler
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, Negatives
 from livegnn.temporal.loading import InputLoader
 from livegnn.temporal.models import TGN
+from tests.composition.temporal import models, options_of, world_of
+from tests.composition.world import Setting
 from tests.differential import distributed_work
 
 EVENTS, BATCH, SEED, SHARE, RATE = 2000, 50, 4, 0.3, 5e-3
@@ -93,7 +95,7 @@ def movement(model):
 
 
 @pytest.mark.parametrize(("stream", "workers"), [(generated, 4), (real, 2)])
-def test_processes_reach_the_accuracy_and_the_memory_of_one(stream, workers):
+def test_processes_reach_the_accuracy_and_the_memory_of_one(ray_cluster, stream, workers):
     """Sums of gradients are added in another order, and Adam takes steps of one size however small a gradient is, so
     that rounding grows: one process with weights off by an ulp can end with rows that differ by 0.03. So weights must
     have gone the same way, and the memory must be, to rounding, what one process makes of these weights.
@@ -128,20 +130,20 @@ def assert_memory_is_of_one_process(graph, model):
 
 
 @pytest.mark.parametrize("options", [{}, {"strategy": "uniform", "seed": 9, "unique": True}])
-def test_processes_sample_what_one_samples(options):
+def test_processes_sample_what_one_samples(ray_cluster, options):
     graph = graph_of(generated())
     rng = np.random.default_rng(3)
     targets = rng.integers(0, graph.slot_count, 500), rng.choice(graph.edges()["time"], 500)
     expected = TemporalSampler(graph, [5, 3], **options).sample(*targets)
     parts = [Partition.arrays(graph, Layout(1, 2), rank) for rank in range(2)]
-    for hops in launch(distributed_work.sample_all, 2, (parts, targets, [5, 3], options), timeout_s=60):
+    for hops in run_workers(distributed_work.sample_all, 2, (parts, targets, [5, 3], options), timeout_s=60):
         for got, hop in zip(hops, expected, strict=True):
             wanted = (hop.src, hop.edge_ids, hop.times, hop.edge_index, hop.next_targets, hop.next_times)
             for one, other in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(one, other)
 
 
-def test_a_failure_leaves_the_model_as_it_was():
+def test_a_failure_leaves_the_model_as_it_was(ray_cluster):
     graph = graph_of(generated())
     model = model_of()
     before = copy.deepcopy(model.state_dict())
@@ -167,3 +169,22 @@ def test_a_failure_leaves_the_model_as_it_was():
     static = lg.Graph(np.zeros((2, 0), np.float32), [0, 1], [1, 0])
     with pytest.raises(ColumnMissing, match=r"\[train\] expected a graph with times"):
         train(model, static, TemporalSampler(static, [5]))
+
+
+FULL = Setting(typed=True, named=True, columns=True, half=True)
+
+
+def test_two_processes_train_on_types_ids_weights_and_16_bits_as_one_does(ray_cluster):
+    world = world_of(FULL, 4)
+    graph, options = world.graph(), {**options_of(world), "epochs": 2, "batch_size": 10, "validation": 0.3}
+    reports, memories = [], []
+    for workers in (1, 2):
+        model, sampler = models(world)[0], TemporalSampler(graph, [3], edge_types=world.triples, threads=1)
+        reports.append(train(model, graph, sampler, workers=workers, learning_rate=0.0, **options))
+        memories.append(model.memory.state())
+    one, two = (report.epochs for report in reports)
+    assert [epoch.events for epoch in one] == [epoch.events for epoch in two] == [28, 28]  # of 40 purchases
+    np.testing.assert_allclose([epoch.loss for epoch in two], [epoch.loss for epoch in one], rtol=1e-5)
+    np.testing.assert_allclose([epoch.ap for epoch in two], [epoch.ap for epoch in one], rtol=1e-5)
+    for name, column in memories[0].items():
+        torch.testing.assert_close(memories[1][name], column, rtol=1e-4, atol=1e-6, msg=name)

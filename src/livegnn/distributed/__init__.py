@@ -1,14 +1,16 @@
-"""Distributed training (livegnn[distributed]): one process a worker; samples and rows come from their owners.
+"""The engine, sampling and training over several processes and hosts (livegnn[distributed]); Ray places them.
 
-Start here: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is. launch.py starts
-processes; threads.py runs the same in threads. docs/distributed-training.md has the rules. partition/ says which part
-each vertex is of, for training and everything else: docs/partitions.md.
+cluster/: the exact engine over many workers, lg.Cluster (docs/distributed.md).
+partition/: which part each vertex is of, for all of them (docs/partitions.md).
+Training: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is; continuous.py, rounds
+over a live graph; ray_group.py, Ray's workers; threads.py, the same in threads. docs/distributed-training.md has the
+rules.
 """
 
+from livegnn.distributed.continuous import ContinuousClusterTrainer
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
 from livegnn.distributed.graph_part import Partition
-from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
 from livegnn.distributed.partition import (
     Newcomers,
@@ -22,6 +24,7 @@ from livegnn.distributed.partition import (
     repartition,
 )
 from livegnn.distributed.processes import TorchExchange
+from livegnn.distributed.ray_group import run_workers
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.distributed.threads import ThreadExchange, run_threads
@@ -30,6 +33,7 @@ from livegnn.distributed.trainer import DistributedTrainer
 
 __all__ = [
     "Cached",
+    "ContinuousClusterTrainer",
     "DistributedReport",
     "DistributedTrainer",
     "Exchange",
@@ -46,10 +50,10 @@ __all__ = [
     "VertexParts",
     "fennel",
     "hashed",
-    "launch",
     "ldg",
     "metis",
     "repartition",
     "run_threads",
+    "run_workers",
     "train",
 ]

@@ -12,6 +12,7 @@ times is the same everywhere. Owners go by worker (v % workers), also where part
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,24 @@ def check_memory(model: TemporalModel) -> VertexMemory:
     return model.memory
 
 
+def parted(state: State, size: int) -> list[State]:
+    """The rows of each worker of a whole memory's state."""
+    columns = [{name: state[name][rank::size] for name in _COLUMNS} for rank in range(size)]
+    return [{**own, "origin": state["origin"]} for own in columns]
+
+
+def whole(parts: Sequence[State]) -> State:
+    """The state of which parted() makes these."""
+    found: State = {"origin": parts[0]["origin"].clone()}
+    count = sum(len(part["known"]) for part in parts)
+    for name in _COLUMNS:
+        first = parts[0][name]
+        found[name] = first.new_empty((count, *first.shape[1:]))
+        for rank, part in enumerate(parts):
+            found[name][rank :: len(parts)] = part[name]
+    return found
+
+
 class PartitionedMemory:
     """One worker's rows, and what all workers do together. Every call is made by all, each with what is its own.
 
@@ -71,20 +90,24 @@ class PartitionedMemory:
         self._slot_count = slot_count
         self._waiting = bool(np.any(self._exchange.gather(self._columns["pending"].any().numpy().reshape(1))))
 
+    def own(self) -> State:
+        """What load_own() takes."""
+        count = self._own_count(self._slot_count)
+        return {**{name: column[:count].clone() for name, column in self._columns.items()}, "origin": self._origin}
+
     def load_state(self, state: State) -> None:
         """Takes what VertexMemory.state() gave of the whole graph. Every worker gives the same."""
         rank, size = self._exchange.rank, self._exchange.size
-        own = {name: state[name][rank::size] for name in _COLUMNS}
-        self.load_own({**own, "origin": state["origin"]}, len(state["known"]))
+        self.load_own(parted(state, size)[rank], len(state["known"]))
 
     def state(self) -> State:
         """All rows, as VertexMemory.state() of one process would give them; on every worker."""
         size, count = self._exchange.size, self._own_count(self._slot_count)
         parts = self._exchange.gather(self._packed(np.arange(count)))
-        whole = np.empty((self._slot_count, parts[0].shape[1]), np.float32)
+        packed = np.empty((self._slot_count, parts[0].shape[1]), np.float32)
         for rank, part in enumerate(parts):
-            whole[rank::size] = part
-        return {**self._unpacked(whole), "origin": self._origin.clone()}
+            packed[rank::size] = part
+        return {**self._unpacked(packed), "origin": self._origin.clone()}
 
     def grow(self, slot_count: int) -> None:
         """Makes room for more vertices; what is known of the others stays."""

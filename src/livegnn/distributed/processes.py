@@ -21,6 +21,7 @@ class TorchExchange:
     """One process's end of the default process group; see Exchange.
 
     Args:    device: what collectives run on: "cpu" with gloo, a CUDA device with nccl.
+    calls: collectives begun so far, a sign that the worker gets on.
     Raises:  UsageError before torch.distributed.init_process_group; DataMissing without torch.
     """
 
@@ -30,15 +31,17 @@ class TorchExchange:
         if not self._dist.is_initialized():
             raise UsageError(
                 "[TorchExchange] expected a process group, got none; call torch.distributed.init_process_group, or use "
-                "livegnn.distributed.launch"
+                "livegnn.distributed.run_workers"
             )
         self._device = self._torch.device(device)
+        self.calls = 0
         self.rank, self.size = int(self._dist.get_rank()), int(self._dist.get_world_size())
 
     def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
         """Part i goes to worker i: one exchange of the lengths, one of the rows."""
         check_parts(parts, self.size)
         if self.size == 1:
+            self.calls += 1
             return [np.array(parts[0])]
         lengths = [len(part) for part in parts]
         coming = self._torch.empty(self.size, dtype=self._torch.int64, device=self._device)
@@ -66,6 +69,7 @@ class TorchExchange:
         return self._torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
     def _together(self, collective: Callable[..., Any], *given: Any) -> None:
+        self.calls += 1
         try:
             collective(*given)
         except RuntimeError as cause:

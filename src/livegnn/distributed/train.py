@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import pickle
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from livegnn.distributed.exchange import Exchange, checked_group
 from livegnn.distributed.graph_part import Partition
-from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.ray_group import FOR_TRAINING, run_group
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
@@ -21,6 +18,7 @@ from livegnn.optional import need
 from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.events import Events
 from livegnn.temporal.sampler import TemporalSampler
+from livegnn.types import Int64Array
 
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
@@ -34,16 +32,20 @@ def train(
     workers: int = 2,
     edge_types: EdgeTypes | None = None,
     validation: float = 0.0,
+    address: str | None = None,
+    backend: str = "gloo",
     timeout_s: float = 300.0,
     **options: Any,
 ) -> DistributedReport:
-    """Trains a model on all events of a graph in `workers` processes of this machine.
+    """Trains a model on all events of a graph in `workers` processes, which Ray starts.
 
     The model ends with the trained weights and, where it has a memory, with that of all events under them.
 
     Args:    sampler: of the graph; its arguments are taken over.  edge_types: edges of these types (names, triples or
              codes) are events; all unless given.  validation: share of the last events, tested on after each epoch and
-             not trained on.  timeout_s: for which a worker waits for another.  options: of DistributedTrainer
+             not trained on.  address: of a Ray cluster; this machine unless given, or where the process is connected
+             already.  backend: "gloo", or "nccl" with a GPU for each worker.
+             timeout_s: for which a worker waits for another.  options: of DistributedTrainer
              (edge_columns, batch_size, epochs, learning_rate, optimizer, device, seed); optimizer= is pickled: a class
              or a function of a module.
     Raises:  before a worker is started ValueInvalid, UsageError for numbers, options, another graph's sampler and a
@@ -61,52 +63,60 @@ def train(
     timeout_s = checked_group("train", workers, timeout_s)
     check_training(model, graph, sampler, options, validation)
     codes = edge_codes("train", graph, edge_types)
+    packed = packed_model("train", model)
     layout = Layout(hosts=1, workers_per_host=workers)
-    with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
-        folder = Path(name)
-        try:
-            torch.save(model, folder / "model.pt")
-        except (pickle.PicklingError, TypeError, AttributeError) as cause:
-            raise UsageError(
-                f"[train] expected a model that can be pickled for another process, got {type(model).__name__} "
-                f"({cause}); define it in a module"
-            ) from cause
-        with graph.host.lock:
-            np.savez(folder / "events.npz", *Events.of(graph, codes).columns())
-            for rank in range(workers):
-                arrays: dict[str, Any] = Partition.arrays(graph, layout, rank)
-                np.savez(folder / f"part-{rank}.npz", **arrays)
-        task = (folder, layout, sampler.options, options, validation)
-        report: DistributedReport = launch(_work, workers, task, timeout_s=timeout_s)[0]
-        trained = torch.load(folder / "trained.pt", weights_only=True)
+    with graph.host.lock:
+        events = Events.of(graph, codes).columns()
+        parts = [(Partition.arrays(graph, layout, rank),) for rank in range(workers)]
+    task = (packed, events, layout, sampler.options, options, validation)
+    found = run_group("train", _work, workers, task, parts, address, backend, timeout_s, loads=FOR_TRAINING)
+    report: DistributedReport = found[0][0]
+    trained = torch.load(io.BytesIO(found[0][1]), weights_only=True)
     model.load_state_dict(trained["weights"])
     if model.memory is not None:
         model.memory.load_state(trained["memory"])
     return report
 
 
+def packed_model(where: str, model: TemporalModel) -> bytes:
+    """A model for other processes, which unpacked_model() reads. Raises: UsageError where it cannot be pickled."""
+    torch, file = need("torch", "distributed"), io.BytesIO()
+    try:
+        torch.save(model, file)
+    except (pickle.PicklingError, TypeError, AttributeError) as cause:
+        raise UsageError(
+            f"[{where}] expected a model that can be pickled for another process, got {type(model).__name__} "
+            f"({cause}); define it in a module"
+        ) from cause
+    return file.getvalue()
+
+
+def unpacked_model(packed: bytes) -> TemporalModel:
+    """What packed_model() packed."""
+    model: TemporalModel = need("torch", "distributed").load(io.BytesIO(packed), weights_only=False)
+    return model
+
+
 def _work(
     exchange: Exchange,
-    folder: Path,
+    part: dict[str, Any],
+    packed: bytes,
+    columns: tuple[Int64Array, ...],
     layout: Layout,
     sampler_options: dict[str, Any],
     options: dict[str, Any],
     validation: float,
-) -> DistributedReport:
-    """In every worker; the model and the parts of the graph are in the folder."""
+) -> tuple[DistributedReport, bytes]:
+    """In every worker: the report and, of worker 0, weights and memory."""
     import torch
 
     from livegnn.distributed.trainer import DistributedTrainer
 
-    with np.load(folder / f"part-{exchange.rank}.npz") as arrays:
-        partition = Partition.from_arrays(dict(arrays), layout, exchange.rank)
-    with np.load(folder / "events.npz") as arrays:
-        events = Events(*arrays.values())
-    model = torch.load(folder / "model.pt", weights_only=False)
-    sampler = RemoteSampler(partition, exchange, **sampler_options)
+    partition = Partition.from_arrays(part, layout, exchange.rank)
+    model, sampler = unpacked_model(packed), RemoteSampler(partition, exchange, **sampler_options)
     trainer = DistributedTrainer(model, partition, sampler, exchange, **options)
-    report = trainer.fit(events, validation=validation)
-    memory = None if trainer.memory is None else trainer.memory.state()
+    report = trainer.fit(Events(*columns), validation=validation)
+    memory, file = None if trainer.memory is None else trainer.memory.state(), io.BytesIO()
     if exchange.rank == 0:
-        torch.save({"weights": model.state_dict(), "memory": memory}, folder / "trained.pt")
-    return report
+        torch.save({"weights": model.state_dict(), "memory": memory}, file)
+    return report, file.getvalue()

@@ -15,17 +15,17 @@ import inspect
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
 from livegnn.distributed.graph_part import BatchEffect, Partition, check_dated
-from livegnn.distributed.launch import check_picklable
+from livegnn.distributed.ray_group import check_picklable
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
-from livegnn.errors import UsageError
+from livegnn.errors import TrainingDiverged, UsageError
 from livegnn.graph import Graph
 from livegnn.graph.checks import shown
 from livegnn.optional import need
@@ -40,7 +40,7 @@ from livegnn.temporal.checks import (
 from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, link_loss
-from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader
+from livegnn.temporal.loading import Clock, EdgeColumn, Fetches, InputLoader
 from livegnn.temporal.report import EpochReport
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import Float32Array, Int64Array
@@ -59,6 +59,16 @@ def run_of(start: int, stop: int, rank: int, size: int) -> slice:
     count = stop - start
     turn = start // max(count, 1) % size
     return slice(start + (count * rank + turn) // size, start + (count * (rank + 1) + turn) // size)
+
+
+class Ranking(NamedTuple):
+    """Ranks each true destination among others of its mini-batch.
+
+    rng: draws them, alike on every worker.  candidates: so many for each.
+    """
+
+    rng: np.random.Generator
+    candidates: int
 
 
 class DistributedTrainer:
@@ -162,36 +172,53 @@ class DistributedTrainer:
         self.observe(ordered)
         return self._measured()
 
-    def train_once(self, events: Events, negatives: Int64Array) -> float:
-        """One pass with a step per global mini-batch; the mean loss per event. events: in order; memory moves on."""
+    def train_once(self, events: Events, negatives: Int64Array, *, first: int = 0) -> float:
+        """One pass with a step per global mini-batch; the mean loss per event. events: in order; memory moves on.
+
+        Args:    first: events of the first mini-batch, where that is to be a shorter one.
+        Raises:  TrainingDiverged, on every worker, where the loss is not finite.
+        """
         self._make_room()
         self.model.train()
         total = 0.0
-        for part in cut_evenly(len(events), self.batch_size):
+        for part in cut_evenly(len(events), self.batch_size, first):
             total += self._step(events, negatives, part)
         return total / max(len(events), 1)
 
-    def test(self, events: Events, *, negatives: Int64Array | None = None, epoch: int = 0) -> LinkScores:
+    def test(
+        self,
+        events: Events,
+        *,
+        negatives: Int64Array | None = None,
+        epoch: int = 0,
+        ranking: Ranking | None = None,
+    ) -> LinkScores:
         """Scores events in order, each against a negative; the memory moves on. The same result on every worker.
 
         Args:    negatives: (n,) slots, drawn from the live destinations that fit() has seen unless given.
+                 ranking: for the mean reciprocal rank, which is NaN without.
         Raises:  UsageError without destinations to draw from.
         """
         if negatives is None:
             negatives = self._drawn("test", events, epoch, 1)
         self._make_room()
         self.model.eval()
-        positive, negative = [], []
+        positive, negative, ranks = [], [], [np.zeros(0, np.float32)]
         with self._torch.no_grad():
             for part in cut(len(events), self.batch_size):
                 mine = self._run(part)
-                logits, of_negatives = self._score(events.at(mine), negatives[mine])
-                self._observe(events, part)
+                batch, others = events.at(mine), negatives[mine]
+                src, dst, other = self._embed(batch, others)
+                logits = self._pass.score(batch.src, src, batch.dst, dst)
                 positive.append(self._gathered(logits))
-                negative.append(self._gathered(of_negatives))
+                negative.append(self._gathered(self._pass.score(batch.src, src, others, other)))
+                if ranking is not None:
+                    ranks.append(self._ranks(events.at(part), mine, part, src, dst, logits, ranking))
+                self._observe(events, part)
         if not len(events):
             return LinkScores(math.nan, math.nan, math.nan, 0)
-        return self._pass.scores(np.concatenate(positive), np.concatenate(negative))
+        mrr = math.nan if ranking is None else float(np.concatenate(ranks).mean())
+        return self._pass.scores(np.concatenate(positive), np.concatenate(negative), mrr)
 
     def observe(self, events: Events) -> None:
         """Lets the memory take events in, a global mini-batch at a time, without scoring them."""
@@ -248,20 +275,28 @@ class DistributedTrainer:
     def _step(self, events: Events, negatives: Int64Array, part: slice) -> float:
         """The sum of losses over a global mini-batch; one step of the optimizer."""
         mine = self._run(part)
-        positive, negative = self._score(events.at(mine), negatives[mine])
+        batch, others = events.at(mine), negatives[mine]
+        src, dst, other = self._embed(batch, others)
         with self._loader.clock.phase("model"):
+            positive = self._pass.score(batch.src, src, batch.dst, dst)
+            negative = self._pass.score(batch.src, src, others, other)
             loss = link_loss(positive, negative, reduction="sum")
             self._optimizer.zero_grad()
             if loss.requires_grad:
                 (loss / (part.stop - part.start)).backward()
         total = self._add_gradients(float(loss.detach()))
+        if not math.isfinite(total):
+            raise TrainingDiverged(
+                f"[train] expected a finite loss, got {total} at events {part.start} to {part.stop} of a pass; lower "
+                "the learning rate, or look at the features"
+            )
         with self._loader.clock.phase("model"):
             self._optimizer.step()
         self._observe(events, part)
         return total
 
-    def _score(self, batch: Events, negatives: Int64Array) -> tuple[Tensor, Tensor]:
-        """Logits of this worker's run, perhaps an empty one: of its events, and of its negatives."""
+    def _embed(self, batch: Events, negatives: Int64Array) -> tuple[Tensor, Tensor, Tensor]:
+        """Embeddings of this worker's run, perhaps an empty one: of sources, destinations and negatives."""
         roots = np.concatenate([batch.src, batch.dst, negatives])
         self._targets += len(roots)
         inputs = self._loader.load(roots, np.tile(batch.time, 3))
@@ -269,12 +304,21 @@ class DistributedTrainer:
             with self._loader.clock.phase("memory"):
                 inputs = self.memory.bring(inputs)
         if not len(batch):
-            none = self._torch.zeros(0, device=self._loader.device)
-            return none, none
+            none = self._torch.zeros(0, self.model.out_width, device=self._loader.device)
+            return none, none, none
         with self._loader.clock.phase("model"):
             h, n = self.model.embed(inputs), len(batch)
-            src, dst, other = h[:n], h[n : 2 * n], h[2 * n :]
-            return self._pass.score(batch.src, src, batch.dst, dst), self._pass.score(batch.src, src, negatives, other)
+            return h[:n], h[n : 2 * n], h[2 * n :]
+
+    def _ranks(
+        self, batch: Events, mine: slice, part: slice, src: Tensor, dst: Tensor, logits: Tensor, ranking: Ranking
+    ) -> Float32Array:
+        """Reciprocal ranks of all events of a global mini-batch, in order: candidates may be those of other workers."""
+        every = self._torch.from_numpy(self._gathered(dst)).to(dst.device)
+        run = slice(mine.start - part.start, mine.stop - part.start)
+        self._pass.mrr_candidates = ranking.candidates
+        mine_of = self._pass.reciprocal_ranks(batch, run, src, every, logits, ranking.rng)
+        return np.concatenate(self.exchange.gather(mine_of))
 
     def _observe(self, events: Events, part: slice) -> None:
         if self.memory is None:
@@ -309,6 +353,33 @@ class DistributedTrainer:
 
     # ---- all together
 
+    def begin(self, name: int) -> None:
+        """Dropout and drawn samples follow from a name, below 2**32, and the worker's number; those of worker 0 are one
+        process's.
+        """
+        self._torch.manual_seed(name + self.exchange.rank)
+        self.sampler.calls = (name << 20) + (self.exchange.rank << 52)
+
+    def taken_steps(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Weights, and the optimizer's state."""
+        return self.model.state_dict(), self._optimizer.state_dict()
+
+    def load_steps(self, weights: Mapping[str, Tensor], optimizer: dict[str, Any]) -> None:
+        """What taken_steps() gave; alike on every worker."""
+        self.model.load_state_dict(weights)
+        self._optimizer.load_state_dict(optimizer)
+
+    def load_memory(self, own: dict[str, Tensor], slot_count: int) -> None:
+        """What became of this worker's rows by now; batches before are in it."""
+        assert self.memory is not None
+        self.memory.load_own(own, slot_count)
+        self._removed.clear()
+
+    @property
+    def clock(self) -> Clock:
+        """Seconds of this worker by phase, waiting included."""
+        return self._loader.clock
+
     def _begin_epoch(self, epoch: int) -> None:
         """Dropout and drawn samples of an epoch follow from its name and the worker's; caches begin it as the first."""
         for cache in self._caches:
@@ -328,7 +399,7 @@ class DistributedTrainer:
                 value.copy_(self.exchange.sum(given))
 
     def _gathered(self, logits: Tensor) -> Float32Array:
-        """The logits of a global mini-batch, in order."""
+        """What a global mini-batch has, logits or embeddings, in order."""
         return np.concatenate(self.exchange.gather(logits.float().cpu().numpy()))
 
     def _measured(self) -> DistributedReport:

@@ -75,6 +75,19 @@ class Updates:
     def __repr__(self) -> str:
         return f"Updates({len(self)})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it, for another process."""
+        given = {name: getattr(self, name) for name in self.__slots__ if name != "_buffer"}
+        return {**given, "_buffer": self._buffer.to_arrays()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What __getstate__() gave."""
+        self._buffer = _native.UpdateBuffer()
+        self._buffer.from_arrays(state["_buffer"])
+        for name in self.__slots__:
+            if name != "_buffer":
+                setattr(self, name, state[name])
+
     def clear(self) -> None:
         """Forgets all updates; the object may then be filled again, with ids of either kind."""
         self._buffer.clear()

@@ -195,7 +195,7 @@ class LinkPass:
                     logits = self.score(batch.src, src, batch.dst, dst)
                     positive.append(logits.float().cpu().numpy())
                     negative.append(self.score(batch.src, src, negatives[part], other).float().cpu().numpy())
-                    ranks.append(self._reciprocal_ranks(batch, src, dst, logits, rng))
+                    ranks.append(self.reciprocal_ranks(batch, slice(0, len(batch)), src, dst, logits, rng))
                 self._observe(batch, source)
                 if progress is not None:
                     progress(part.stop)
@@ -256,21 +256,24 @@ class LinkPass:
             )
             self.model.memory.observe(src, dst, time, edge_x)
 
-    def _reciprocal_ranks(
-        self, batch: Events, src: Tensor, dst: Tensor, logits: Tensor, rng: np.random.Generator
+    def reciprocal_ranks(
+        self, batch: Events, run: slice, src: Tensor, dst: Tensor, logits: Tensor, rng: np.random.Generator
     ) -> Float32Array:
         """1 / rank of each true destination among others of the mini-batch and of its type, each as it is at its own
         event's time.
+
+        Args:    run: of the mini-batch's events, those that are ranked.  src: (r, d), theirs.  dst: (n, d), of the
+                 whole mini-batch.  logits: (r,).
         """
         n, count = len(batch), self.mrr_candidates
-        others = rng.integers(0, n, (n, count))
-        same = batch.dst[others] == batch.dst[:, None]
+        others = rng.integers(0, n, (n, count))[run]
+        same = batch.dst[others] == batch.dst[run, None]
         if (types := destination_types(self.loader.graph, batch.edge_types)) is not None:
-            same |= types[others] != types[:, None]
+            same |= types[others] != types[run, None]
         places = self._torch.from_numpy(others).to(dst.device)
-        ends = np.repeat(batch.src, count), batch.dst[others.reshape(-1)]
+        ends = np.repeat(batch.src[run], count), batch.dst[others.reshape(-1)]
         flat = self.score(ends[0], src.repeat_interleave(count, 0), ends[1], dst[places.reshape(-1)])
-        scores = flat.reshape(n, count)
+        scores = flat.reshape(len(others), count)
         above = (scores > logits[:, None]).float() + 0.5 * (scores == logits[:, None]).float()
         above[self._torch.from_numpy(same).to(above.device)] = 0.0
         ranks: Float32Array = (1.0 / (1.0 + above.sum(1))).cpu().numpy()

@@ -11,7 +11,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -40,7 +40,7 @@ from livegnn.types import Int64Array
 if TYPE_CHECKING:
     import torch
 
-    from livegnn.temporal.models.interface import TemporalModel
+    from livegnn.temporal.models.interface import EventMemory, TemporalModel
 
 Progress = Callable[[str, int, int], None]  # what is done, events so far, events in all
 _NAN = float("nan")
@@ -115,7 +115,7 @@ class ContinuousTrainer:
             self._path = writable_folder("ContinuousTrainer", "folder", folder) / "checkpoint.pt"
         self._writer: Any = _tensorboard(folder) if tensorboard else None
         model.to(device)
-        self._pass = LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
+        self._pass, self._memory = self._worked_by(model, batch_size, mrr_candidates)
         self._optimizer = self._torch.optim.Adam(model.parameters(), lr=learning_rate)
         options = {
             **numbers,
@@ -133,6 +133,10 @@ class ContinuousTrainer:
         self._caches: list[Any] = [rows for rows in self._loader.sources if hasattr(rows, "checkpoint")]
         self._begin(options, memory_states_max)
 
+    def _worked_by(self, model: TemporalModel, batch_size: int, candidates: int) -> tuple[LinkPass, EventMemory | None]:
+        """What goes over events, and what holds the memory: here the model itself."""
+        return LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=candidates), model.memory
+
     def _begin(self, options: dict[str, Any], memory_states_max: int) -> None:
         """Before the first round, or where the folder's checkpoint is."""
         self._marked = False  # whether the caches have a checkpoint of the round that is under way, or failed
@@ -148,6 +152,7 @@ class ContinuousTrainer:
                 self.model,
                 self._optimizer,
                 graph,
+                memory=self._memory,
                 options=options,
                 table=EventTable(Events.of(graph, self.edge_types), history_end),
                 start=(graph.version, "" if self._path is None else str(graph.digest())),
@@ -160,8 +165,8 @@ class ContinuousTrainer:
                 with fitting(self._path, "ContinuousTrainer"), self._state.all_or_nothing():
                     self._state.load(stored, self._path)
                 self._cold = True
-            elif self.model.memory is not None:
-                self.model.memory.reset(graph.slot_count)
+            elif self._memory is not None:
+                self._memory.reset(graph.slot_count)
         except BaseException:
             self._feed.close()
             raise
@@ -339,15 +344,19 @@ class ContinuousTrainer:
             devices = range(cuda.device_count()) if cuda.is_available() else []
             stack.enter_context(self._torch.random.fork_rng(devices=devices))
             with self.graph.host.lock:
-                source = stack.enter_context(self.sampler.pin()) if self.graph.has_time else self.sampler
+                source = stack.enter_context(self._held())
                 self._arrived.append(self._feed.take())
                 version = self.graph.version
-                if self.model.memory is not None:
-                    self.model.memory.grow(self.graph.slot_count)
+                if self._memory is not None:
+                    self._memory.grow(self.graph.slot_count)
             while self._arrived:
                 self._state.take(self._arrived[0], self._loader.device)
                 del self._arrived[0]
             yield source, version
+
+    def _held(self) -> AbstractContextManager[HopSource]:
+        """What samples the version of now while a round reads it. The caller holds the graph's lock."""
+        return self.sampler.pin() if self.graph.has_time else nullcontext(self.sampler)
 
     # ---- the warm start
 
@@ -370,8 +379,8 @@ class ContinuousTrainer:
 
     def _warm_epoch(self, events: Events, later: Events, epoch: int, epochs: int, source: HopSource) -> float:
         self._begin_epoch(0, epoch)
-        if self.model.memory is not None:
-            self.model.memory.reset(self.graph.slot_count)
+        if self._memory is not None:
+            self._memory.reset(self.graph.slot_count)
         loss = self._train(events, 0, epoch, source, f"epoch {epoch + 1} of {epochs}", later.edge_ids)
         scores = None
         if len(later):
@@ -396,13 +405,13 @@ class ContinuousTrainer:
             self._see(self._state.table.between(0, count))
             self._advance_through_history(source, count)
             self._state.next = self._state.untrained = count
-            self._state.before = None if self.model.memory is None else self.model.memory.state()
+            self._state.before = None if self._memory is None else self._memory.state()
             report = self._end_round(RoundReport(0, version, trained, 0, loss, _NAN, _NAN, _NAN, {}))
         return self._publish(report)
 
     def _advance_through_history(self, source: HopSource, count: int) -> None:
         """The memory of all events under the weights as they are now, and its states on the way, for replay."""
-        memory = self.model.memory
+        memory = self._memory
         if memory is None:
             return
         memory.reset(self.graph.slot_count)
@@ -430,7 +439,7 @@ class ContinuousTrainer:
             if self.train_every and number % self.train_every == 0:
                 loss, replayed = self._fine_tune(number, source)
                 self._state.untrained = last
-                self._state.before = None if self.model.memory is None else self.model.memory.state()
+                self._state.before = None if self._memory is None else self._memory.state()
             report = self._end_round(
                 RoundReport(number, version, len(events), replayed, loss, scores.ap, scores.auc, scores.mrr, {})
             )
@@ -438,7 +447,7 @@ class ContinuousTrainer:
 
     def _fine_tune(self, number: int, source: HopSource) -> tuple[float, int]:
         """Trains on the events that none has trained on; the loss, and how many old events were trained on besides."""
-        first, memory = self._state.untrained, self.model.memory
+        first, memory = self._state.untrained, self._memory
         events = self._state.table.between(first, self._state.next).in_time_order()
         loss, replayed = _NAN, 0
         for epoch in range(self.epochs if len(events) else 0):

@@ -42,9 +42,9 @@ class Best(NamedTuple):
 class TrainingState:
     """Weights, optimiser, memory, events and how far they are taken, and the report of what was done.
 
-    Args:    model, optimizer: the trainer's.  options: what a checkpoint must have been made with.  table: the graph's
-             events.  start: version and digest of the graph as the training begins.  memory_states_max: for replay.
-             clock: of the seconds that the report is to hold.
+    Args:    model, optimizer: the trainer's.  memory: the model's, or what stands for it.  options: what a checkpoint
+             must have been made with.  table: the graph's events.  start: version and digest of the graph as the
+             training begins.  memory_states_max: for replay.  clock: of the seconds that the report is to hold.
     """
 
     def __init__(
@@ -53,13 +53,14 @@ class TrainingState:
         optimizer: torch.optim.Optimizer,
         graph: Graph,
         *,
+        memory: EventMemory | None,
         options: dict[str, Any],
         table: EventTable,
         start: tuple[int, str],
         memory_states_max: int,
         clock: Clock,
     ) -> None:
-        self.model, self.optimizer, self.graph = model, optimizer, graph
+        self.model, self.optimizer, self.graph, self.memory = model, optimizer, graph, memory
         self.table, self.version = table, start[0]
         self.report = TrainingReport()
         self.negatives = Negatives()
@@ -78,8 +79,8 @@ class TrainingState:
 
     def take(self, arrived: Arrived, device: torch.device | str) -> None:
         """Events that came, edges and vertices that went. Where it fails, the same may be taken again."""
-        if self.model.memory is not None and len(arrived.vertices):
-            self._forget(arrived.vertices, self.model.memory, device)
+        if self.memory is not None and len(arrived.vertices):
+            self._forget(arrived.vertices, self.memory, device)
         self.table.remove(arrived.removed)
         self.table.append(arrived.events)
         self.negatives.drop(arrived.vertices)
@@ -105,16 +106,16 @@ class TrainingState:
 
     def remember(self, state: dict[str, torch.Tensor] | None) -> None:
         """Puts the memory to a state, with room for the vertices that came since."""
-        if self.model.memory is not None and state is not None:
-            self.model.memory.load_state(state)
-            self.model.memory.grow(self.graph.slot_count)
+        if self.memory is not None and state is not None:
+            self.memory.load_state(state)
+            self.memory.grow(self.graph.slot_count)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """What fails inside leaves weights, optimiser, memory, destinations, places, report and clock as they were.
         Caches go back as the next round begins.
         """
-        memory, kept, training = self.model.memory, self.memory_states, self.model.training
+        memory, kept, training = self.memory, self.memory_states, self.model.training
         weights, optimizer = copied(self.model.state_dict()), copy.deepcopy(self.optimizer.state_dict())
         state = None if memory is None else memory.state()
         values = {name: getattr(self, name) for name in _VALUES}
@@ -140,7 +141,7 @@ class TrainingState:
 
     def saved(self) -> dict[str, Any]:
         """All of it, of plain values and tensors."""
-        memory, table = self.model.memory, self.table
+        memory, table = self.memory, self.table
         return {
             "kind": "training",
             "options": self._options,
@@ -203,7 +204,7 @@ class TrainingState:
         if self._start[0] == version and self._start[1] != digest:
             expected = f"the graph that the training in {path} began with"
             refuse(expected, f"one of version {version} with other content")
-        if self.graph.version > state["version"] and self.model.memory is not None:
+        if self.graph.version > state["version"] and self.memory is not None:
             expected = f"a graph of version {state['version']} or before, as the memory in {path} is"
             refuse(expected, f"version {self.graph.version}", "make the trainer first, then apply the rest")
 

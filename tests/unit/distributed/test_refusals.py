@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import livegnn as lg
-from livegnn.distributed import Layout, Partition, RemoteSampler, launch, run_threads, train
+from livegnn.distributed import Layout, Partition, RemoteSampler, run_threads, run_workers, train
 from livegnn.distributed import train as train_function
 from livegnn.errors import (
     DtypeInvalid,
@@ -22,7 +22,7 @@ from livegnn.errors import (
 from tests.unit.distributed import workers
 from tests.unit.temporal.training import graph_of, model_of
 
-train_module = __import__(train_function.__module__, fromlist=["launch"])
+train_module = __import__(train_function.__module__, fromlist=["run_group"])
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def no_worker(monkeypatch):
     def started(*given, **options):
         raise AssertionError("a worker was started")
 
-    monkeypatch.setattr(train_module, "launch", started)
+    monkeypatch.setattr(train_module, "run_group", started)
 
 
 def no_optimizer(parameters):
@@ -92,18 +92,20 @@ def test_parts_that_do_not_fit_are_found_before_a_worker_starts(no_worker):
         train(local, graph, one)
 
 
-def test_launch_looks_at_its_arguments():
+def test_run_workers_looks_at_its_arguments():
     for options in ({"timeout_s": "a"}, {"timeout_s": 0}, {"timeout_s": 1e300}, {"timeout_s": None}):
-        with pytest.raises(UsageError, match=r"^\[launch\] .*timeout_s above 0"):
-            launch(workers.talk, 2, ("word",), **options)
+        with pytest.raises(UsageError, match=r"^\[run_workers\] .*timeout_s above 0"):
+            run_workers(workers.talk, 2, ("word",), **options)
     with pytest.raises(UsageError, match="backend="):
-        launch(workers.talk, 1, ("word",), backend="mpi")
+        run_workers(workers.talk, 1, ("word",), backend="mpi")
     with pytest.raises(UsageError, match="one thread, got 'gloo' and 0"):
-        launch(workers.talk, 1, ("word",), threads=0)
+        run_workers(workers.talk, 1, ("word",), threads=0)
+    with pytest.raises(UsageError, match="expected address= as a text, got 3"):
+        run_workers(workers.talk, 1, ("word",), address=3)
     with pytest.raises(UsageError, match="expected fn that can be pickled"):
-        launch(lambda exchange: 1, 1)
+        run_workers(lambda exchange: 1, 1)
     with pytest.raises(UsageError, match=r"expected args\[1\] that can be pickled"):
-        launch(workers.talk, 1, ("word", lambda: 1))
+        run_workers(workers.talk, 1, ("word", lambda: 1))
 
 
 def test_a_sampler_waits_for_other_workers_as_long_as_it_is_told_to():

@@ -16,7 +16,6 @@ from livegnn.distributed import (
     RemoteSampler,
     RemoteVertexRows,
     run_threads,
-    train,
 )
 from livegnn.distributed.trainer import run_of
 from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
@@ -286,22 +285,6 @@ def test_negatives_are_live_and_each_fit_draws_its_own():
 
 
 FULL = Setting(typed=True, named=True, columns=True, half=True)
-
-
-def test_two_processes_train_on_types_ids_weights_and_16_bits_as_one_does():
-    world = world_of(FULL, 4)
-    graph, options = world.graph(), {**options_of(world), "epochs": 2, "batch_size": 10, "validation": 0.3}
-    reports, memories = [], []
-    for workers in (1, 2):
-        model, sampler = models(world)[0], TemporalSampler(graph, [3], edge_types=world.triples, threads=1)
-        reports.append(train(model, graph, sampler, workers=workers, learning_rate=0.0, **options))
-        memories.append(model.memory.state())
-    one, two = (report.epochs for report in reports)
-    assert [epoch.events for epoch in one] == [epoch.events for epoch in two] == [28, 28]  # of 40 purchases
-    np.testing.assert_allclose([epoch.loss for epoch in two], [epoch.loss for epoch in one], rtol=1e-5)
-    np.testing.assert_allclose([epoch.ap for epoch in two], [epoch.ap for epoch in one], rtol=1e-5)
-    for name, column in memories[0].items():
-        torch.testing.assert_close(memories[1][name], column, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_negatives_are_of_the_type_that_an_edge_leads_to():

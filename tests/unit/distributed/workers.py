@@ -1,9 +1,7 @@
-"""What processes do in the tests of launch(): functions of a module, so that new processes find them."""
+"""What processes do in the tests of RayGroup: functions of a module, so that other processes find them."""
 
-import atexit
 import os
 import signal
-import threading
 import time
 
 import numpy as np
@@ -40,23 +38,36 @@ def be_killed(exchange):
     exchange.gather(np.zeros(1))
 
 
-class KilledOnTheWay:
-    """An argument: the first worker that gets it is killed before it meets the other, who then cannot join."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __setstate__(self, state):
-        try:
-            (state["folder"] / "first").touch(exist_ok=False)
-        except FileExistsError:
-            torch.distributed.init_process_group = _no_peer
-        else:
-            os.kill(os.getpid(), signal.SIGKILL)
+def break_in_one(exchange):
+    """Worker 1 has a mistake that is none of livegnn's."""
+    if exchange.rank == 1:
+        _ = 1 // 0
+    exchange.gather(np.zeros(1))
 
 
-def _no_peer(*args, **kwargs):
-    raise RuntimeError("Gloo connectFullMesh failed: Connection closed by peer")
+def with_exchange(worker, fn, *args):
+    """fn(exchange, *args) in a worker of a group."""
+    return fn(worker.exchange, *args)
+
+
+def keep(worker, own, word):
+    worker.kept["own"] = own
+    return worker.rank, own, word
+
+
+def kept(worker):
+    return worker.kept.get("own")
+
+
+def own_and_all(exchange, own, word):
+    return f"{own}{exchange.rank}{word}"
+
+
+def go_on(exchange):
+    """For longer than any test waits, exchange by exchange."""
+    for _ in range(6000):
+        exchange.gather(np.zeros(1))
+        time.sleep(0.01)
 
 
 def fail_and_be_killed(exchange):
@@ -79,13 +90,3 @@ def hang_in_one(exchange):
     if exchange.rank == 1:
         time.sleep(600)
     exchange.gather(np.zeros(1))
-
-
-def leave_work_behind(exchange):
-    """Worker 0 would abort when its interpreter is finalized; worker 1 leaves a thread that does not end."""
-    print(f"worker {exchange.rank} has finished")
-    if exchange.rank == 0:
-        atexit.register(os.abort)
-    else:
-        threading.Thread(target=time.sleep, args=(600,)).start()
-    return exchange.rank

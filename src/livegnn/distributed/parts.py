@@ -1,0 +1,133 @@
+"""ClusterParts: the parts of a live graph that workers hold, kept at one version; what the driver of a training knows
+of them.
+
+The driver has the whole graph, and accepts each batch first. A recorder keeps what came, as pickled Updates. Before a
+round (plan, under the graph's lock) each worker is due either the batches since its version or, where it has no part
+yet, a part cut from the graph of now; deliver() sends them. Workers apply without a vote, as the graph has agreed.
+
+Invariant: after deliver() every worker's part is at the planned version, and stays there until the next one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from livegnn.distributed.exchange import check_parts
+from livegnn.distributed.graph_part import Partition
+from livegnn.distributed.layout import Layout
+from livegnn.distributed.ray_group import RayGroup
+from livegnn.distributed.ray_worker import RayWorker
+from livegnn.errors import InvariantBroken
+from livegnn.graph import Graph, Updates
+from livegnn.graph.consumers import Recorded, Recorder
+from livegnn.types import AnyArray
+
+_NOWHERE = -1
+
+
+class ClusterParts:
+    """Which version each worker's part is at, and what it is due.
+
+    Args:    graph: the whole one.
+    """
+
+    def __init__(self, graph: Graph, group: RayGroup) -> None:
+        self._graph, self._group = graph, group
+        self._layout = Layout(hosts=1, workers_per_host=group.size)
+        self._starts, self._versions = [0] * group.size, [_NOWHERE] * group.size
+        self._kept = _BatchLog(graph)
+        self._due: list[tuple[Any, ...]] = []
+        with graph.host.writing("ClusterParts"):
+            graph.host.add_recorder(self._kept)
+
+    def plan(self) -> None:
+        """Finds out what workers are due. The caller holds the graph's lock."""
+        version, graph = self._graph.version, self._graph
+        for rank, starts in enumerate(self._group.starts):
+            if starts != self._starts[rank]:
+                self._starts[rank], self._versions[rank] = starts, _NOWHERE
+        self._kept.drop(min([v for v in self._versions if v != _NOWHERE], default=version))
+        self._due = []
+        for rank, at in enumerate(self._versions):
+            cut = Partition.arrays(graph, self._layout, rank) if at == _NOWHERE else None
+            self._due.append((cut, [] if cut is not None else self._kept.since(at), self._layout, version))
+
+    def deliver(self) -> None:
+        """Brings every worker's part to the planned version. Raises: WorkerUnavailable, as RayGroup.call()."""
+        due, self._due = self._due, []
+        before, self._versions = self._versions, [_NOWHERE] * len(due)
+        if all(cut is None and not batches for cut, batches, *_ in due):
+            self._versions = before
+            return
+        self._versions = self._group.call(follow, each=due)
+
+    def close(self) -> None:
+        """Keeps batches no more."""
+        with self._graph.host.lock:
+            self._graph.host.drop_recorder(self._kept)
+
+
+def follow(
+    worker: RayWorker, cut: dict[str, AnyArray] | None, batches: list[bytes], layout: Layout, version: int
+) -> int:
+    """In a worker: takes its part, or what came since. The version that the part is at."""
+    if cut is not None:
+        writable = {name: array.copy() for name, array in cut.items()}  # Ray's arrays are shared and cannot be written
+        worker.kept["part"] = Partition.from_arrays(writable, layout, worker.rank)
+    part: Partition = worker.kept["part"]
+    for batch in batches:
+        part.apply(pickle.loads(batch), _Alone())
+    if part.graph.version != version:
+        raise InvariantBroken(
+            f"[follow] expected part {worker.rank} at version {version}, got {part.graph.version}; make a new trainer"
+        )
+    return version
+
+
+class _BatchLog(Recorder):
+    """The batches of a graph since some version."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self._first, self._batches = graph, graph.version, list[bytes]()
+        self._appended = False
+
+    def since(self, version: int) -> list[bytes]:
+        """Those that lead on from a version."""
+        return self._batches[version - self._first :]
+
+    def drop(self, version: int) -> None:
+        """Those up to a version are needed no more."""
+        del self._batches[: version - self._first]
+        self._first = version
+
+    def prepare(self, recorded: Recorded) -> None:
+        """Agrees."""
+        self._appended = False
+
+    def append(self, recorded: Recorded) -> None:
+        """A switch is a version without updates."""
+        self._batches.append(pickle.dumps(recorded if isinstance(recorded, Updates) else Updates()))
+        self._appended = True
+
+    def abort(self) -> None:
+        """Forgets the batch."""
+        if self._appended:
+            self._batches.pop()
+        self._appended = False
+
+
+class _Alone:
+    """The exchange of a worker that asks no other."""
+
+    rank, size = 0, 1
+
+    def swap(self, parts: Any) -> list[AnyArray]:
+        check_parts(parts, 1)
+        return list(parts)
+
+    def gather(self, part: AnyArray) -> list[AnyArray]:
+        return [part]
+
+    def sum(self, values: Any) -> Any:
+        return values

@@ -1,0 +1,305 @@
+"""RayGroup: workers that are Ray actors, joined by torch.distributed; started, watched and replaced.
+
+Ray starts a process for each worker, on this machine or over a cluster, and says which has died. Worker 0 opens a
+TCPStore, whose address Ray hands to the others; all join one group of torch.distributed through it. After a failure the
+group is formed again under a new name: form() starts workers in place of those that are gone, and the others keep what
+they have.
+
+A call ends when all have answered. When one fails, the others get a moment to fail too; those that do not answer then,
+and those that make no exchange for timeout_s, hang, and are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from livegnn.distributed.exchange import checked_group
+from livegnn.distributed.ray_worker import DIED, OF_ANOTHER, OWN, RayWorker, WorkerFailure
+from livegnn.errors import UsageError, WorkerUnavailable, of_kind
+from livegnn.graph.checks import shown
+from livegnn.optional import need
+
+_GRACE_S = 3.0  # for others to fail after the first has
+_START_S = 300.0  # in which a process must have started and loaded torch
+_POLL_S = 0.5
+_WATCH = "watch"
+FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
+
+
+def ray_session(where: str, address: str | None) -> Any:
+    """The module ray, connected to a cluster: the one that the process has, else that of address=, else a new one here.
+
+    Raises:  UsageError for another cluster than the process is connected to; DataMissing without ray.
+    """
+    ray = need("ray", "distributed")
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address is None and not os.environ.get("RAY_ADDRESS"):
+            ray.init("local", include_dashboard=False, **quiet)
+        else:
+            ray.init(address, **quiet)
+    elif address not in (None, "auto") and address != (found := ray.get_runtime_context().gcs_address):
+        raise UsageError(
+            f"[{where}] expected a process that is not connected to Ray, or to {address}, got one at {found}; "
+            "leave address= out, or call ray.shutdown() first"
+        )
+    return ray
+
+
+class RayGroup:
+    """Workers, numbered from 0. Not for several threads at once.
+
+    starts: (workers,) how often each was started: a worker with another number has kept nothing.  formations: how often
+    the group was formed.  pids: of the workers' processes.  lost: what the last failure raised, where workers died or
+    hung; None where a call's own error was the cause.
+
+    Args:    where: for errors.  address: of a Ray cluster.  backend: "gloo", or "nccl" with a GPU for each worker.
+             timeout_s: for which a worker waits for another.  threads: of torch in each.  keeps_kinds: whether call()
+             raises livegnn's errors of a worker as they are.  loads: modules that workers load before they join, as
+             long as that takes.
+    Raises:  UsageError, DataMissing.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        workers: int,
+        *,
+        address: str | None = None,
+        backend: str = "gloo",
+        timeout_s: float = 300.0,
+        threads: int = 1,
+        keeps_kinds: bool = True,
+        loads: Sequence[str] = (),
+    ) -> None:
+        need("torch.distributed", "distributed")
+        self._timeout_s = checked_group(where, workers, timeout_s)
+        if backend not in ("gloo", "nccl") or type(threads) is not int or threads < 1:
+            raise UsageError(
+                f'[{where}] expected backend="gloo" or "nccl" and at least one thread, got {backend!r} and '
+                f"{threads!r}; give such"
+            )
+        if address is not None and not isinstance(address, str):
+            raise UsageError(f"[{where}] expected address= as a text, got {shown(address)}; name a Ray cluster")
+        self._where, self._backend, self._threads, self._keeps_kinds = where, backend, threads, keeps_kinds
+        self._ray: Any = None
+        self._address, self._loads = address, tuple(loads)
+        self._actors: list[Any] = [None] * workers
+        self._name, self._joined = uuid.uuid4().hex, False
+        self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
+        self.lost: WorkerUnavailable | None = None
+
+    @property
+    def size(self) -> int:
+        """Workers."""
+        return len(self._actors)
+
+    def connect(self) -> None:
+        """Connects the process to Ray, if it is not. Raises: as ray_session(); UsageError where GPUs are too few."""
+        if self._ray is not None:
+            return
+        ray = ray_session(self._where, self._address)
+        gpus = ray.cluster_resources().get("GPU", 0)
+        if self._backend == "nccl" and gpus < self.size:
+            raise UsageError(
+                f"[{self._where}] expected a Ray cluster with a GPU for each of {self.size} workers, got {gpus:g}; "
+                'give fewer workers, or backend="gloo"'
+            )
+        self._ray = ray
+
+    def form(self) -> None:
+        """Starts workers where there are none, and joins all; nothing where they are joined.
+
+        Raises:  WorkerUnavailable; as connect().
+        """
+        if self._joined:
+            return
+        self.connect()
+        for rank in [rank for rank, actor in enumerate(self._actors) if actor is None]:
+            self._start(rank)
+        self.pids = self._answers([actor.ready.remote(self._loads) for actor in self._actors], _START_S)
+        self.formations += 1
+        host = "127.0.0.1" if len(self._ray.nodes()) == 1 else None
+        (place,) = self._answers([self._actors[0].open_store.remote(host, self._timeout_s)], _START_S)
+        name = f"{self._name}-{self.formations}"
+        self._answers([a.join.remote(name, place, self._backend, self._timeout_s) for a in self._actors])
+        self._joined = True
+
+    def call(self, fn: Callable[..., Any], *args: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
+        """What fn(worker, *each[rank], *args) returns in each worker, in order of their numbers.
+
+        Args:    fn: of a module.  args: given to all alike.  each: arguments of each worker, before these.
+        Raises:  WorkerUnavailable where one has died or hangs, or has an error of its own; livegnn's as they are,
+                 where their kinds are kept. The next call forms the workers anew.
+        """
+        self.form()
+        task = self._ray.put((fn, args))
+        mine = each or [()] * self.size
+        return self._answers([actor.work.remote(task, own) for actor, own in zip(self._actors, mine, strict=True)])
+
+    def close(self) -> None:
+        """Ends the workers."""
+        for rank in range(self.size):
+            self._end(rank)
+        self._joined = False
+
+    # ---- inside
+
+    def _start(self, rank: int) -> None:
+        made = self._ray.remote(concurrency_groups={_WATCH: 1})(RayWorker)
+        gpus = 1 if self._backend == "nccl" else 0
+        options = made.options(num_cpus=0, num_gpus=gpus, max_restarts=0, scheduling_strategy="SPREAD")
+        self._actors[rank] = options.remote(rank, self.size, self._threads)
+        self.starts[rank] += 1
+
+    def _end(self, rank: int) -> None:
+        actor, self._actors[rank] = self._actors[rank], None
+        if actor is not None:
+            with suppress(Exception):  # of an actor, or a Ray, that has ended already
+                self._ray.kill(actor)
+
+    def _answers(self, refs: Sequence[Any], patience_s: float | None = None) -> list[Any]:
+        """What the workers answered. Raises: as call()."""
+        waiting = {ref: rank for rank, ref in enumerate(refs)}
+        values: dict[int, Any] = {}
+        failures: list[WorkerFailure] = []
+        until, watch = float("inf"), _Watch(self._ray, self._actors, patience_s or self._timeout_s + 2 * _GRACE_S)
+        try:
+            while waiting:
+                ready, _ = self._ray.wait(list(waiting), num_returns=1, timeout=_POLL_S)
+                for ref in ready:
+                    rank = waiting.pop(ref)
+                    values[rank] = answer = self._received(ref, rank)
+                    if isinstance(answer, WorkerFailure):
+                        failures.append(answer)
+                        until = min(until, time.monotonic() + _GRACE_S)
+                left = set(waiting.values()) if not ready or failures else set()
+                for rank in left if time.monotonic() > until else watch.silent(left):
+                    self._end(rank)
+                    failures.append(WorkerFailure(DIED, time.time(), rank, "did not answer in time and was ended"))
+                    waiting = {ref: other for ref, other in waiting.items() if other != rank}
+        except BaseException:  # an interrupt: what the workers are at is not known
+            for rank in range(self.size):
+                self._end(rank)
+            self._joined = False
+            raise
+        if failures:
+            self._joined = False
+            self._raise(failures)
+        return [values[rank] for rank in range(len(refs))]
+
+    def _received(self, ref: Any, rank: int) -> Any:
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayActorError:
+            self._end(rank)
+            return WorkerFailure(DIED, time.time(), rank, "has died")
+        except self._ray.exceptions.RayError as error:
+            return WorkerFailure(OWN, time.time(), rank, str(error))
+
+    def _raise(self, failures: list[WorkerFailure]) -> None:
+        first = min(failures, key=lambda failure: failure[:3])
+        self.lost = None
+        if first.cause == OWN and first.error is not None and self._keeps_kinds:
+            error = of_kind(*first.error)
+            error.add_note(f"[{self._where}] in worker {first.rank}:\n{first.text}")
+            raise error
+        late = [failure for failure in failures if failure.cause == DIED]
+        got = f"an error in worker {first.rank}; fix its cause:\n{first.text}"
+        if first.cause == DIED:
+            got = "; ".join(f"worker {failure.rank}, which {failure.text}" for failure in late) + "; call it again"
+        lost = WorkerUnavailable(f"[{self._where}] expected {self.size} workers to finish, got {got}")
+        if first.cause in (DIED, OF_ANOTHER):
+            self.lost = lost
+        raise lost
+
+
+class _Watch:
+    """Which workers have made no exchange for some seconds."""
+
+    def __init__(self, ray: Any, actors: Sequence[Any], patience_s: float) -> None:
+        self._ray, self._actors, self._patience_s = ray, actors, patience_s
+        self._beats: dict[int, int] = {}
+        self._asked: dict[int, Any] = {}
+        self._since: dict[int, float] = {}
+
+    def silent(self, ranks: Collection[int]) -> list[int]:
+        """Those of these workers; to be asked again and again."""
+        now = time.monotonic()
+        if not ranks:
+            return []
+        for rank in ranks:
+            self._since.setdefault(rank, now)
+            if rank not in self._asked:
+                self._asked[rank] = self._actors[rank].beat.options(concurrency_group=_WATCH).remote()
+        ready, _ = self._ray.wait(list(self._asked.values()), num_returns=len(self._asked), timeout=0)
+        for rank in [rank for rank, ref in self._asked.items() if ref in ready]:
+            with suppress(self._ray.exceptions.RayError):  # one that has died is seen by its call
+                if (beat := self._ray.get(self._asked[rank])) != self._beats.get(rank):
+                    self._beats[rank], self._since[rank] = beat, now
+            del self._asked[rank]
+        return [rank for rank in ranks if now - self._since[rank] > self._patience_s]
+
+
+def run_workers(
+    fn: Callable[..., Any],
+    workers: int,
+    args: Sequence[Any] = (),
+    *,
+    each: Sequence[tuple[Any, ...]] | None = None,
+    address: str | None = None,
+    backend: str = "gloo",
+    timeout_s: float = 300.0,
+    threads: int = 1,
+) -> list[Any]:
+    """Calls fn(exchange, *each[rank], *args) in so many Ray workers; what each returned, in order of their numbers.
+
+    Args:    fn: of a module, so that other processes find it.  args: and results: picklable.  each: arguments of each
+             worker.  The others: as RayGroup.
+    Raises:  WorkerUnavailable with the error of the worker that failed first; UsageError; DataMissing without ray.
+    """
+    return run_group("run_workers", fn, workers, args, each, address, backend, timeout_s, threads)
+
+
+def run_group(
+    where: str,
+    fn: Callable[..., Any],
+    workers: int,
+    args: Sequence[Any],
+    each: Sequence[tuple[Any, ...]] | None,
+    address: str | None,
+    backend: str = "gloo",
+    timeout_s: float = 300.0,
+    threads: int = 1,
+    loads: Sequence[str] = (),
+) -> list[Any]:
+    """run_workers(), for a caller that errors are to name."""
+    for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
+        check_picklable(where, name, value, "use a function or an object of a module")
+    options: dict[str, Any] = {"address": address, "backend": backend, "timeout_s": timeout_s, "threads": threads}
+    group = RayGroup(where, workers, **options, keeps_kinds=False, loads=loads)
+    try:
+        return group.call(_on_exchange, fn, tuple(args), each=[(own,) for own in each or [()] * workers])
+    finally:
+        group.close()
+
+
+def _on_exchange(worker: RayWorker, own: tuple[Any, ...], fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    return fn(worker.exchange, *own, *args)
+
+
+def check_picklable(where: str, name: str, value: object, advice: str) -> None:
+    """Raises: UsageError for what other processes cannot be given."""
+    try:
+        pickle.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as cause:
+        raise UsageError(
+            f"[{where}] expected {name} that can be pickled for another process, got {shown(value)} ({cause}); {advice}"
+        ) from cause

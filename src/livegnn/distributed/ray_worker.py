@@ -1,0 +1,129 @@
+"""RayWorker: the inside of one Ray actor: a process that joins the others by torch.distributed and does what it is
+given.
+
+What a call raises is an answer like any other (WorkerFailure), so that the first cause is known. A worker whose call
+has failed leaves the group at once: its connections close, and the others fail instead of waiting for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from livegnn.distributed.processes import TorchExchange
+from livegnn.errors import Facts, LiveGnnError, WorkerUnavailable
+from livegnn.optional import need
+
+OWN, DIED, OF_ANOTHER = range(3)  # causes of failures: the least of several is the first
+
+
+class WorkerFailure(NamedTuple):
+    """How a worker failed; the least of several is the first cause. error: kind, text and facts of one of livegnn's."""
+
+    cause: int
+    time: float
+    rank: int
+    text: str
+    error: tuple[str, str, Facts] | None = None
+
+
+class RayWorker:
+    """One worker of a group. kept: what calls leave for later ones.
+
+    Args:    threads: of torch.
+    """
+
+    def __init__(self, rank: int, size: int, threads: int) -> None:
+        self.rank, self.size, self.kept = rank, size, dict[str, Any]()
+        self._threads, self._calls = threads, 0
+        self._exchange: TorchExchange | None = None
+        self._store: Any = None
+
+    @property
+    def exchange(self) -> TorchExchange:
+        """To the others, since join()."""
+        assert self._exchange is not None
+        return self._exchange
+
+    def ready(self, loads: Sequence[str]) -> int:
+        """The process's number, once it has loaded torch and these modules."""
+        for module in ("torch.distributed", *loads):
+            importlib.import_module(module)
+        return os.getpid()
+
+    def open_store(self, host: str | None, timeout_s: float) -> tuple[str, int]:
+        """Of worker 0: where the others meet it."""
+        dist = need("torch.distributed", "distributed")
+        place = host or need("ray", "distributed").util.get_node_ip_address()
+        self._store = dist.TCPStore(
+            place, 0, self.size, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s)
+        )
+        return place, int(self._store.port)
+
+    def join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> WorkerFailure | None:
+        """Leaves the group of before, and joins one of this name."""
+        failure: WorkerFailure | None = self._answer(lambda: self._join(name, place, backend, timeout_s))
+        return failure
+
+    def work(self, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
+        """What fn(self, *mine, *args) returns, or a WorkerFailure."""
+        fn, args = task
+        return self._answer(lambda: fn(self, *mine, *args))
+
+    def beat(self) -> int:
+        """A number that grows while the worker gets on; asked from another thread."""
+        return self._calls + (0 if self._exchange is None else self._exchange.calls)
+
+    def _answer(self, call: Callable[[], Any]) -> Any:
+        import torch
+
+        self._calls += 1
+        torch.set_num_threads(self._threads)  # of this thread
+        try:
+            return call()
+        except Exception as error:
+            cause = OF_ANOTHER if isinstance(error, WorkerUnavailable) else OWN
+            known = (type(error).__name__, str(error), error.facts()) if isinstance(error, LiveGnnError) else None
+            text = "".join(traceback.format_exception(error))
+            failure = WorkerFailure(cause, time.time(), self.rank, text, known)
+        finally:
+            self._calls += 1
+        self._leave()
+        return failure
+
+    def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> None:
+        import torch
+
+        dist, timeout = need("torch.distributed", "distributed"), timedelta(seconds=timeout_s)
+        self._leave()
+        device = "cpu"
+        if backend == "nccl":
+            device = "cuda:0"  # Ray shows each worker its own GPU
+            torch.cuda.set_device(device)
+        try:
+            if self.rank:
+                self._store = dist.TCPStore(*place, self.size, is_master=False, timeout=timeout)
+            store = dist.PrefixStore(name, self._store)
+            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size, timeout=timeout)
+        except RuntimeError as cause:
+            raise WorkerUnavailable(
+                f"[join] expected {self.size} workers to meet at {place[0]}:{place[1]} within "
+                f"{timeout_s:g} s, got {cause} (seen by worker {self.rank}); see another's error, fix "
+                "the cause, or give a longer timeout_s"
+            ) from cause
+        calls = 0 if self._exchange is None else self._exchange.calls
+        self._exchange = TorchExchange(device)
+        self._exchange.calls += calls
+
+    def _leave(self) -> None:
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            with suppress(RuntimeError):  # of a group of which another worker has gone
+                dist.destroy_process_group()

@@ -1,0 +1,211 @@
+"""ContinuousClusterTrainer: rounds over Ray workers have the numbers of one process, also where workers are killed."""
+
+import copy
+import os
+import shutil
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import livegnn as lg
+from livegnn.distributed import ContinuousClusterTrainer
+from livegnn.errors import ColumnMissing, TrainingDiverged, UsageError, WorkerUnavailable
+from tests.composition.temporal import models, options_of, world_of
+from tests.composition.world import Setting
+from tests.unit.temporal.training import (
+    batches,
+    graph_of,
+    model_of,
+    numbers,
+    same_numbers,
+    same_tensors,
+    trainer_of,
+    weights,
+)
+
+WARM, SIZE, ROUNDS = 300, 100, 6
+OPTIONS = {"batch_size": 50, "epochs": 2, "replay": 0.4, "chunks": 4}
+
+
+def cluster_trainer(graph, model, **options):
+    sampler = lg.TemporalSampler(graph, fanouts=[5], strategy="recent", threads=1)
+    return ContinuousClusterTrainer(model, graph, sampler, **{"timeout_s": 60.0, **OPTIONS, **options})
+
+
+def one_process(model, count=ROUNDS):
+    """A trainer after a warm start and rounds, and a model that nothing was done with yet."""
+    trainer = trainer_of(graph_of(WARM), copy.deepcopy(model), **OPTIONS)
+    trainer.fit()
+    list(trainer.run(list(batches(WARM, SIZE))[:count]))
+    return trainer
+
+
+def close_numbers(got, expected):
+    (rounds, epochs), (their_rounds, their_epochs) = numbers(got), numbers(expected)
+    np.testing.assert_array_equal(rounds[:, :4], their_rounds[:, :4])  # round, version, events, replayed
+    np.testing.assert_allclose(rounds[:, 4:], their_rounds[:, 4:], atol=2e-3)
+    np.testing.assert_allclose(np.array(epochs), np.array(their_epochs), atol=1e-3)
+
+
+def close_models(got, expected):
+    weights, theirs = got.state_dict(), expected.state_dict()
+    for name, value in theirs.items():
+        if not name.endswith("lin_key.bias"):  # which a softmax does not feel
+            torch.testing.assert_close(weights[name], value, atol=1e-4, rtol=1e-3, msg=name)
+    if expected.memory is not None:
+        memory, other = got.memory.state(), expected.memory.state()
+        for name in ("known", "last", "pending", "origin"):
+            assert torch.equal(memory[name], other[name]), name
+        torch.testing.assert_close(memory["rows"], other["rows"], atol=1e-3, rtol=1e-3)
+
+
+def test_rounds_replay_and_publication_are_those_of_one_process(ray_cluster, tmp_path):
+    """Stopped after half of the rounds and continued from its folder: by one process, and by other workers."""
+    model = model_of(dropout=0.0)
+    alone, batch = one_process(model), list(batches(WARM, SIZE))
+    half = cluster_trainer(graph_of(WARM), copy.deepcopy(model), folder=tmp_path)
+    with half:
+        half.fit()
+        for report in half.run(batch[:3]):
+            assert {"sample", "fetch", "model", "memory", "gradients", "checkpoint"} <= set(report.seconds)
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    other = trainer_of(graph_of(WARM), copy.deepcopy(model), **OPTIONS, folder=tmp_path / "copy")
+    same_numbers(other.report, half.report)
+    list(other.run(batch))
+    close_numbers(other.report, alone.report)
+    graph = graph_of(WARM)
+    with cluster_trainer(graph, copy.deepcopy(model), folder=tmp_path, workers=3) as trainer:
+        assert trainer.rounds == 4
+        engine = lg.TemporalEngine(trainer.model, graph, lg.TemporalSampler(graph, [5], threads=1))
+        trainer.publish_to(engine)
+        assert [report.round for report in trainer.run(batch)] == [4, 5, 6]
+        close_numbers(trainer.report, alone.report)
+        close_models(trainer.model, alone.model)
+        assert engine.version == trainer.report.rounds[-1].version == ROUNDS
+        same = lg.TemporalEngine(trainer.model, graph, lg.TemporalSampler(graph, [5], threads=1))
+        same.swap(trainer.model, memory=trainer.model.memory.state(), upto=ROUNDS)
+        assert engine.state_digest() == same.state_digest()
+
+
+def killed(trainer, updates, rng):
+    """Rounds in each of which a random worker is killed at a random moment, in the round or right behind it."""
+    for number, batch in enumerate(updates, trainer.rounds):
+        pid = trainer.worker_pids[int(rng.integers(len(trainer.worker_pids)))]
+        killer = threading.Timer(float(rng.uniform(0.0, 0.5)), os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        (report,) = trainer.run([batch])
+        assert report.round == number
+        killer.join()
+
+
+def test_killed_workers_are_replaced_and_rounds_repeated(ray_cluster):
+    """Three kills in random rounds; weights and memory are those of an undisturbed process."""
+    rng, model = np.random.default_rng(7), model_of(dropout=0.0)
+    alone, chosen = one_process(model), rng.choice(np.arange(ROUNDS), 3, replace=False)
+    with cluster_trainer(graph_of(WARM), copy.deepcopy(model)) as trainer:
+        trainer.fit()
+        for number, updates in enumerate(batches(WARM, SIZE)):
+            if number in chosen:
+                killed(trainer, [updates], rng)
+            else:
+                list(trainer.run([updates]))
+        assert trainer.rounds == 1 + ROUNDS
+        trainer.round()  # without events; finds a worker that was killed behind the last round
+        assert trainer.workers_replaced == 3
+        del trainer.report.rounds[-1], trainer.report.epochs[len(alone.report.epochs) :]
+        close_numbers(trainer.report, alone.report)
+        close_models(trainer.model, alone.model)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2))
+def test_many_kills_change_no_bit(ray_cluster, seed):
+    """Twenty-five kills; two workers add their sums in either order, so the bits are those of two undisturbed ones."""
+    rng, model, events = np.random.default_rng(seed), model_of(dropout=0.1), WARM + 25 * SIZE
+    trained = []
+    for disturbed in (False, True):
+        with cluster_trainer(graph_of(WARM, events), copy.deepcopy(model), seed=seed) as trainer:
+            trainer.fit()
+            updates = batches(WARM, SIZE, events)
+            killed(trainer, updates, rng) if disturbed else list(trainer.run(updates))
+        trained.append(trainer)
+    assert trained[1].workers_replaced >= 24
+    same_numbers(trained[1].report, trained[0].report)
+    same_tensors(weights(trained[1].model), weights(trained[0].model))
+    same_tensors(trained[1].model.memory.state(), trained[0].model.memory.state())
+
+
+def test_a_paused_worker_is_replaced_and_one_lost_again_and_again_is_an_error(ray_cluster):
+    model, batch = model_of("tgat", dropout=0.0), list(batches(WARM, SIZE))
+    alone = one_process(model, 2)
+    graph = graph_of(WARM)
+    with cluster_trainer(graph, copy.deepcopy(model), timeout_s=10.0) as trainer:
+        trainer.fit()
+        os.kill(trainer.worker_pids[1], signal.SIGSTOP)
+        list(trainer.run(batch[:1]))
+        assert trainer.workers_replaced == 1
+        graph.apply(batch[1])
+        trainer._restarts = 0
+        os.kill(trainer.worker_pids[0], signal.SIGKILL)
+        with pytest.raises(WorkerUnavailable, match="worker 0, which has died"):
+            trainer.round()
+        assert trainer.rounds == 2
+        assert trainer.round().events == SIZE
+        close_numbers(trainer.report, alone.report)
+        close_models(trainer.model, alone.model)
+        trainer.model.load_state_dict({n: v * np.nan for n, v in trainer.model.state_dict().items()})
+        graph.apply(batch[2])
+        with pytest.raises(TrainingDiverged):  # of a worker, as it is
+            trainer.round()
+
+
+FULL = Setting(typed=True, named=True, columns=True, half=True)
+
+
+def test_types_ids_weights_removals_and_features_reach_the_parts(ray_cluster):
+    world = world_of(FULL, 4)
+    graphs = world.graph(), world.graph()
+    given = [world.batch() for _ in range(12)]
+    reports, trained = [], []
+    for graph, make in zip(graphs, (lg.ContinuousTrainer, ContinuousClusterTrainer), strict=True):
+        model, sampler = models(world)[0], lg.TemporalSampler(graph, [3], edge_types=world.triples, threads=1)
+        with make(model, graph, sampler, batch_size=10, epochs=2, replay=0.5, **options_of(world)) as trainer:
+            trainer.fit()
+            list(trainer.run(given))
+        reports.append(trainer.report)
+        trained.append(model)
+    assert sum(report.events for report in reports[0].rounds[1:]) > 20
+    close_numbers(reports[1], reports[0])
+    close_models(trained[1], trained[0])
+
+
+def test_an_open_trainer_follows_the_graph_while_a_thread_trains(ray_cluster):
+    graph, model = graph_of(WARM), model_of("tgat", dropout=0.0)
+    with cluster_trainer(graph, model, workers=1) as trainer:
+        trainer.take_as_trained()
+        trainer.start(events_min=50, poll_s=0.01)
+        for updates in batches(WARM, 60):
+            graph.apply(updates)
+        trainer.stop()
+        trainer.round()
+        assert sum(report.events for report in trainer.report.rounds[1:]) == 600
+        assert trainer.report.rounds[-1].version == graph.version == 10
+
+
+def test_refuses_what_no_cluster_can_do(ray_cluster):
+    graph = graph_of(WARM)
+    with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] expected options without caches"):
+        cluster_trainer(graph, model_of(), edge_features=3)
+    with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] .*a GPU for each of 64 workers, got \d"):
+        cluster_trainer(graph, model_of(), workers=64, backend="nccl")
+    undated = lg.Graph(np.zeros((2, 5), np.float32), [0], [1])
+    with pytest.raises(ColumnMissing, match=r"^\[ContinuousClusterTrainer\] expected a graph with times"):
+        cluster_trainer(undated, model_of())
+    local = model_of("tgat")
+    local.hook = lambda: None
+    with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] expected a model that can be pickled"):
+        cluster_trainer(graph, local)
+    assert not graph.host.recorders

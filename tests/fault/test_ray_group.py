@@ -1,0 +1,150 @@
+"""RayGroup and run_workers(): what workers say to each other, how they end, and how they are replaced."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from livegnn.distributed import TorchExchange, run_threads, run_workers
+from livegnn.distributed.ray_group import RayGroup
+from livegnn.errors import UsageError, ValueInvalid, WorkerUnavailable
+from tests.unit.distributed import workers
+
+
+@pytest.fixture(scope="module")
+def group(ray_cluster):
+    """Two workers, who fail and are replaced, test by test."""
+    found = RayGroup("here", 2, timeout_s=4, loads=["tests.unit.distributed.workers"])
+    yield found
+    found.close()
+
+
+def test_workers_exchange_rows_of_uneven_lengths_and_return_results(group):
+    first, second = group.call(workers.with_exchange, workers.talk, "hello")
+    assert first == second == ("hello", [0, 1], [1.0, 3.0, 5.0], 1)
+    assert group.starts == [1, 1]
+    assert len(set(group.pids)) == 2
+
+
+def test_threads_are_the_same_to_what_runs_in_them():
+    results = run_threads(lambda exchange: workers.talk(exchange, "hello")[:3], 3)
+    assert results == [("hello", [0, 1, 2], [3.0, 6.0, 9.0])] * 3
+
+
+def test_each_worker_gets_arguments_of_its_own_and_keeps_what_it_is_given(group):
+    assert group.call(workers.keep, "x", each=[(3,), (5,)]) == [(0, 3, "x"), (1, 5, "x")]
+    assert group.call(workers.kept) == [3, 5]
+
+
+def test_an_error_of_livegnn_in_one_worker_is_raised_as_it_is(group):
+    began, formations = time.monotonic(), group.formations
+    with pytest.raises(ValueInvalid, match=r"^\[here\] expected no mistake, got one; fix it\n") as caught:
+        group.call(workers.with_exchange, workers.fail_in_one)
+    assert "in worker 1" in caught.value.__notes__[0]
+    assert time.monotonic() - began < 3.5  # the other one did not wait for its timeout
+    assert group.lost is None
+    assert group.call(workers.kept) == [3, 5]  # formed anew, of the same processes
+    assert (group.formations, group.starts) == (formations + 1, [1, 1])
+
+
+def test_another_error_is_shown(group):
+    with pytest.raises(WorkerUnavailable, match="error in worker 1") as caught:
+        group.call(workers.with_exchange, workers.break_in_one)
+    assert "ZeroDivisionError" in str(caught.value)
+    assert group.lost is None
+
+
+def test_an_error_of_one_that_is_killed_a_moment_later_is_the_cause(group):
+    with pytest.raises(ValueInvalid, match="no mistake"):
+        group.call(workers.with_exchange, workers.fail_and_be_killed)
+
+
+def test_a_killed_worker_is_replaced_and_the_other_keeps_what_it_has(group):
+    group.call(workers.keep, "x", each=[(3,), (5,)])
+    starts = list(group.starts)
+    with pytest.raises(
+        WorkerUnavailable, match=r"^\[here\] expected 2 workers to finish, got worker 0, which"
+    ) as caught:
+        group.call(workers.with_exchange, workers.be_killed)
+    assert caught.value is group.lost
+    assert group.call(workers.kept) == [None, 5]
+    assert group.starts == [starts[0] + 1, starts[1]]
+
+
+def test_a_worker_killed_from_outside_before_a_call_is_found_by_it(group):
+    group.form()
+    os.kill(group.pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerUnavailable, match="worker 1, which has died"):
+        group.call(workers.with_exchange, workers.talk, "hello")
+    assert group.call(workers.with_exchange, workers.talk, "hello")[0][0] == "hello"
+
+
+@pytest.mark.parametrize("fn", [workers.hang_in_one, workers.hang_at_the_end])
+def test_a_worker_that_hangs_is_ended_and_replaced(group, fn):
+    group.form()
+    starts, began = list(group.starts), time.monotonic()
+    with pytest.raises(WorkerUnavailable, match="worker 1, which did not answer in time") as caught:
+        group.call(workers.with_exchange, fn)
+    assert 3.5 < time.monotonic() - began < 30
+    assert caught.value is group.lost
+    group.form()
+    assert group.starts == [starts[0], starts[1] + 1]
+
+
+def test_a_worker_that_is_paused_is_ended_and_replaced(group):
+    group.form()
+    pid, starts = group.pids[0], list(group.starts)
+    pause = threading.Timer(0.5, os.kill, (pid, signal.SIGSTOP))
+    pause.start()
+    with pytest.raises(WorkerUnavailable, match="worker 0, which did not answer in time"):
+        group.call(workers.with_exchange, workers.go_on)
+    pause.join()
+    group.form()
+    assert group.starts == [starts[0] + 1, starts[1]]
+
+
+def test_run_workers_starts_and_ends_its_own(ray_cluster):
+    assert run_workers(workers.own_and_all, 2, ("b",), each=[("a",), ("c",)], timeout_s=60) == ["a0b", "c1b"]
+    with pytest.raises(
+        WorkerUnavailable,
+        match=r"^\[run_workers\] expected 2 workers to finish, got an error in worker 1(.|\n)*no mistake",
+    ):
+        run_workers(workers.fail_in_one, 2, timeout_s=60)
+
+
+def test_a_thread_that_fails_ends_the_others():
+    def work(exchange):
+        if exchange.rank == 1:
+            raise KeyError("mine")
+        exchange.gather(np.zeros(1))
+
+    with pytest.raises(KeyError, match="mine"):
+        run_threads(work, 3)
+
+
+def test_a_thread_that_is_late_is_an_error():
+    def work(exchange):
+        if exchange.rank == 0:
+            exchange.gather(np.zeros(1))
+
+    with pytest.raises(WorkerUnavailable, match="late"):
+        run_threads(work, 2, timeout_s=0.2)
+
+
+def test_refuses_wrong_arguments(ray_cluster):
+    for number in (0, 1.5):
+        with pytest.raises(UsageError, match="at least one worker"):
+            run_workers(workers.talk, number, ("x",))
+    with pytest.raises(UsageError, match=r"a GPU for each of 9 workers, got \d"):
+        run_workers(workers.talk, 9, ("x",), backend="nccl")
+    with pytest.raises(UsageError, match=r"not connected to Ray, or to 192.0.2.9:1, got one at"):
+        run_workers(workers.talk, 1, ("x",), address="192.0.2.9:1")
+    with pytest.raises(UsageError, match="at least one worker"):
+        run_threads(lambda exchange: None, 0)
+    with pytest.raises(UsageError, match="process group"):
+        TorchExchange()
+    with pytest.raises(UsageError, match="a part for each of 1 workers"):
+        run_threads(lambda exchange: exchange.swap([]), 1)
