@@ -1,6 +1,7 @@
 """SampleCluster: the samples of one process, whatever the graph; what a folder accepts; what its owner learns."""
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from livegnn.distributed.sampling_host.config import ClusterConfig
 from livegnn.errors import LogConflict, UsageError, VertexUnknown, WorkerUnavailable
 from livegnn.log import UpdateLog, open_log
 from livegnn.sampling import ClusterSpec, even_owners, even_serving
+from livegnn.sampling.cluster.sizes import SizeRules
 from tests.distributed.sample_clusters import QUERY, QUICK, compare, random_graph, until, write_some
 
 
@@ -38,7 +40,7 @@ def test_samples_equal_those_of_one_process_while_buckets_move(tmp_path):
         cluster.move_serving(np.roll(even_serving(1, 2), 1))
         write_some(rng, graph, 5)
         compare(cluster, alone)
-        until(lambda: not cluster._coordinator.is_moving_seeds)
+        until(lambda: not cluster.is_moving)
         assert (cluster.owners.max(), set(cluster.serving.tolist())) == (2, {3})
         assert set(cluster.status) == {
             ("sampling", 0),
@@ -110,6 +112,32 @@ def test_samples_carry_data_of_edges_with_threads_and_any_tables(tmp_path, table
             assert len(list((tmp_path / "tables").glob("serving-?-*"))) == 2
     with pytest.raises(UsageError, match="expected the queries, seed, ttl and columns"):
         SampleCluster(tmp_path, graph, query, **QUICK)
+
+
+def test_workers_come_where_the_queue_grows(tmp_path):
+    graph = random_graph()
+    alone = lg.PreSampler(graph, QUERY, seed=5)
+    rules = SizeRules(look_seconds=0.2, patience=1, rest=3, waiting_high=0.3, waiting_low=0.01, busy_high=2.0)
+    ended = threading.Event()
+
+    def ask():
+        while not ended.is_set():
+            cluster.sample(graph.vertices())
+
+    with SampleCluster(tmp_path, graph, QUERY, **QUICK, seed=5, sizes=rules) as cluster:
+        clients = [threading.Thread(target=ask) for _ in range(3)]
+        for client in clients:
+            client.start()
+        try:
+            until(lambda: set(cluster.serving.tolist()) != {1})
+        finally:
+            ended.set()
+            for client in clients:
+                client.join()
+        cluster.apply(one_edge())
+        compare(cluster, alone)
+        assert cluster._load.changes >= 1
+        assert cluster._load._records.sum() <= 1  # the batch, unless a look has taken it
 
 
 # ---- folders

@@ -14,6 +14,7 @@ from livegnn import _native
 from livegnn.distributed.ray_session import connect
 from livegnn.distributed.sampling_host.actors import RayHosts
 from livegnn.distributed.sampling_host.config import ClusterConfig, Hosting
+from livegnn.distributed.sampling_host.following import LoadFollower
 from livegnn.distributed.sampling_host.worker_host import HostStatus
 from livegnn.errors import LogConflict, LogUnavailable, UsageError, WorkerUnavailable
 from livegnn.graph import Graph, Updates
@@ -22,6 +23,7 @@ from livegnn.sampling.cluster.coordinator import Coordinator, Who, write_start
 from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
 from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, check_serving, even_owners, even_serving
 from livegnn.sampling.cluster.runtime import Settings
+from livegnn.sampling.cluster.sizes import SizeRules
 from livegnn.sampling.cluster.spec import ClusterSpec
 from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.sampling.queries import expiry
@@ -41,7 +43,8 @@ class SampleCluster(Cluster):
              what the history has more, and its batches go there from now on.  queries, seed, ttl, edge_data: as
              PreSampler takes them.  history, logs: URLs of open_log, with {name} in `logs`; SQLite files in the
              folder unless given.  sampling, serving, replicas: how many workers a new cluster has.  address: of a Ray
-             cluster; without one Ray runs on this machine.  hosting: how actors run.
+             cluster; without one Ray runs on this machine.  hosting: how actors run.  sizes: when numbers of workers
+             and maps follow load; without, they stay as they are.
     Raises:  as ClusterSpec.of; UsageError for graphs with edges in files, for a folder of another cluster, for a new
              cluster over steps of another, for SQLite files between several hosts; LogConflict for a history shorter
              than the graph's; as replay; DataMissing without ray or pyarrow.
@@ -62,6 +65,7 @@ class SampleCluster(Cluster):
         log_options: Mapping[str, Any] | None = None,
         settings: Settings | None = None,
         hosting: Hosting | None = None,
+        sizes: SizeRules | None = None,
         sampling: int = 1,
         serving: int = 1,
         replicas: int = 1,
@@ -99,6 +103,7 @@ class SampleCluster(Cluster):
                 self._coordinator.serve(even_serving(serving, replicas))
                 self._coordinator.routed = self._coordinator.serving  # there are no others to ask meanwhile
             self.front_end = FrontEnd(spec, self._hosts, self._coordinator.routed)
+            self._load = None if sizes is None else LoadFollower(sizes, self.front_end)
             self.follower = _native.BatchTap(spec.weighted_types)
             graph.host.attach(self)
             self._opened = undo.pop_all()
@@ -126,7 +131,9 @@ class SampleCluster(Cluster):
         return version
 
     def published(self, change: Any, version: int) -> int:
-        """Nothing: the workers read the history."""
+        """Counts the batch where sizes follow load; the workers read the history."""
+        if self._load is not None:
+            self._load.count(self.follower.latest())
         return version
 
     @property
@@ -181,6 +188,12 @@ class SampleCluster(Cluster):
     def owners(self) -> Owners:
         """Which sampling worker owns each bucket."""
         return self._coordinator.owners.copy()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether buckets are on their way between workers of either kind."""
+        with self._lock:
+            return self._coordinator.is_moving or self._coordinator.is_moving_seeds
 
     @property
     def status(self) -> dict[Who, HostStatus]:
@@ -239,7 +252,7 @@ class SampleCluster(Cluster):
     def _when_settled(self) -> None:
         """Waits until earlier changes of maps are through. Raises: WorkerUnavailable if that takes too long."""
         deadline = time.monotonic() + _SETTLE_SECONDS_MAX
-        while self._coordinator.is_moving or self._coordinator.is_moving_seeds:
+        while self.is_moving:
             self._require_work()
             if time.monotonic() >= deadline:
                 raise WorkerUnavailable(
@@ -254,6 +267,8 @@ class SampleCluster(Cluster):
                 with self._lock:
                     busy = self._coordinator.turn()
                     self.front_end.set_serving(self._coordinator.routed)
+                    if self._load is not None:
+                        self._load.look(self._coordinator, self._hosts.status)
                 if not busy:
                     self._ended.wait(_PAUSE_SECONDS)
             except (LogUnavailable, OSError):  # no broker, or no file for now

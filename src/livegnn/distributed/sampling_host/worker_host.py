@@ -34,13 +34,15 @@ class HostStatus(NamedTuple):
     """How a worker is.
 
     step: its next one, None before it has one.  turn_seconds: how long the turn under way has taken.  busy_seconds: of
-    all turns that had something to do.  lag_ms: as ServingWorker has it.  failure: what ended its turns, or "".
+    all turns that had something to do.  cpu_seconds: of the process.  lag_ms: as ServingWorker has it.  failure: what
+    ended its turns, or "".
     """
 
     pid: int
     step: int | None
     turn_seconds: float
     busy_seconds: float
+    cpu_seconds: float
     lag_ms: float
     failure: str
 
@@ -79,9 +81,8 @@ class WorkerHost:
         loop, began = self._loop, self._turn_began
         under_way = 0.0 if began is None else time.monotonic() - began
         lag_ms = loop.worker.lag_ms if isinstance(loop, ServingLoop) else 0.0
-        return HostStatus(
-            os.getpid(), None if loop is None else loop.worker.step, under_way, self._busy, lag_ms, self._failure
-        )
+        step, spent = None if loop is None else loop.worker.step, time.process_time()
+        return HostStatus(os.getpid(), step, under_way, self._busy, spent, lag_ms, self._failure)
 
     def answer(self, slots: Int64Array, options: ReadOptions) -> Response | RefusedRead:
         """As ServingWorker.answer; waits until the worker is there."""
