@@ -134,10 +134,9 @@ def test_workers_come_where_the_queue_grows(tmp_path):
             ended.set()
             for client in clients:
                 client.join()
-        cluster.apply(one_edge())
+        write_some(random.Random(7), graph, 5)
         compare(cluster, alone)
         assert cluster._load.changes >= 1
-        assert cluster._load._records.sum() <= 1  # the batch, unless a look has taken it
 
 
 # ---- folders

@@ -83,6 +83,28 @@ def test_a_version_is_asked_of_the_owners_after_a_move():
     assert front_end.version == 4
 
 
+def test_a_worker_that_is_down_is_passed_over_where_a_replica_is_up():
+    asked, down = [], {0}
+
+    class Worker:
+        def __init__(self, number):
+            self.number = number
+
+        def answer(self, seeds, reading):
+            asked.append(self.number)
+            return response(seeds)
+
+    workers = {number: Worker(number) for number in range(2)}
+    front_end = FrontEnd(new_spec(), workers, np.full(1024, 3, np.uint64), is_down=down.__contains__)
+    for _ in range(4):
+        front_end.sample([3], features=False)
+    assert asked == [1] * 4
+    down.update((0, 1))  # there is none to choose from: either is asked
+    for _ in range(4):
+        front_end.sample([3], features=False)
+    assert sorted(asked[4:]) == [0, 0, 1, 1]
+
+
 def test_it_counts_what_readers_ask():
     class Worker:
         def answer(self, seeds, reading):

@@ -24,6 +24,7 @@ from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import AnyArray, Int64Array
 
 _GRACE_SECONDS = 1.0  # beyond a reader's timeout, for the worker to say that it has run out
+_GONE_SECONDS = 5.0  # that an actor may be dead before it gets a successor
 _STATUS_GROUP = "status"
 
 
@@ -36,6 +37,7 @@ class _Hosted:
     since: float  # when it was started, or the look began
     look: Any = None
     is_up: bool = False  # whether it has said anything since it was started
+    gone_since: float | None = None  # since when Ray says that it is dead for good, as where its constructor failed
     status: HostStatus | None = None
 
 
@@ -70,8 +72,11 @@ class RayHosts(Mapping[int, Answering]):
         looks = [each.look for each in self._hosted.values() if each.look is not None]
         done = set(self._ray.wait(looks, num_returns=len(looks), timeout=0)[0]) if looks else set()
         now = time.monotonic()
-        for each in self._hosted.values():
+        for who, each in list(self._hosted.items()):
             self._look(each, done, now)
+            if each.gone_since is not None and now - each.gone_since > _GONE_SECONDS:
+                self.stop(*who)
+                self.start(*who)
         return {who: None if each.status is None else each.status.step for who, each in self._hosted.items()}
 
     def close(self) -> None:
@@ -92,6 +97,11 @@ class RayHosts(Mapping[int, Answering]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def is_down(self, worker: int) -> bool:
+        """Whether a serving worker is starting, or was found dead and has said nothing since."""
+        found = self._hosted.get(("serving", worker))
+        return found is None or not found.is_up or found.serving.is_dead
 
     @property
     def status(self) -> dict[Who, HostStatus]:
@@ -116,9 +126,11 @@ class RayHosts(Mapping[int, Answering]):
             look, each.look = each.look, None
             try:
                 each.status = self._ray.get(look)
-                each.is_up, each.since = True, now
-            except self._ray.exceptions.RayActorError:  # it died: Ray starts it again
+                each.is_up, each.since, each.serving.is_dead, each.gone_since = True, now, False, None
+            except self._ray.exceptions.RayActorError as death:  # Ray starts it again
                 each.is_up, each.since = False, now
+                if isinstance(death, self._ray.exceptions.ActorDiedError):
+                    each.gone_since = now if each.gone_since is None else each.gone_since
             else:
                 self._check_turn(each)
         else:
@@ -141,6 +153,7 @@ class RaySource:
 
     def __init__(self, ray: Any, actor: Any, worker: int) -> None:
         self._ray, self._actor, self._worker = ray, actor, worker
+        self.is_dead = False  # found so by a question, until the host has seen it alive
 
     def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
         """As ServingWorker.answer. Raises: WorkerUnavailable if it does not answer in the reader's time."""
@@ -155,6 +168,7 @@ class RaySource:
             try:
                 found = self._ray.get(asked, timeout=limit)
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as cause:
+                self.is_dead = isinstance(cause, self._ray.exceptions.RayActorError)
                 raise WorkerUnavailable(
                     f"[sample] expected an answer from serving worker {self._worker}, got none "
                     f"({type(cause).__name__}); ask again"

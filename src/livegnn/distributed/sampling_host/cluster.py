@@ -30,7 +30,8 @@ from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.query import Query
 from livegnn.types import Int64Array
 
-_PAUSE_SECONDS = 0.002
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.001, 0.01  # between turns without work: each twice as long as the one before
+_ASK_AGAIN_SECONDS = 0.01
 _RETRY_SECONDS = 0.2
 _SETTLE_SECONDS_MAX = 120.0
 
@@ -102,7 +103,7 @@ class SampleCluster(Cluster):
             if begins:
                 self._coordinator.serve(even_serving(serving, replicas))
                 self._coordinator.routed = self._coordinator.serving  # there are no others to ask meanwhile
-            self.front_end = FrontEnd(spec, self._hosts, self._coordinator.routed)
+            self.front_end = FrontEnd(spec, self._hosts, self._coordinator.routed, is_down=self._hosts.is_down)
             self._load = None if sizes is None else LoadFollower(sizes, self.front_end)
             self.follower = _native.BatchTap(spec.weighted_types)
             graph.host.attach(self)
@@ -155,7 +156,7 @@ class SampleCluster(Cluster):
             except WorkerUnavailable:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise
-                time.sleep(_PAUSE_SECONDS * 5)
+                time.sleep(_ASK_AGAIN_SECONDS)
 
     # ---- workers that come and go
 
@@ -259,9 +260,10 @@ class SampleCluster(Cluster):
                     f"[cluster] expected an earlier move to end within {_SETTLE_SECONDS_MAX} s, got none that did; "
                     "see whether workers come up, then try again"
                 )
-            time.sleep(_PAUSE_SECONDS * 5)
+            time.sleep(_ASK_AGAIN_SECONDS)
 
     def _coordinate(self) -> None:
+        pause = _PAUSE_SECONDS
         while not self._ended.is_set():
             try:
                 with self._lock:
@@ -269,8 +271,9 @@ class SampleCluster(Cluster):
                     self.front_end.set_serving(self._coordinator.routed)
                     if self._load is not None:
                         self._load.look(self._coordinator, self._hosts.status)
+                pause = _PAUSE_SECONDS if busy else min(2 * pause, _PAUSE_SECONDS_MAX)
                 if not busy:
-                    self._ended.wait(_PAUSE_SECONDS)
+                    self._ended.wait(pause)
             except (LogUnavailable, OSError):  # no broker, or no file for now
                 self._ended.wait(_RETRY_SECONDS)
             except Exception as failure:  # raised by the next call: see _require_work

@@ -26,7 +26,7 @@ from livegnn.sampling.cluster.serving_worker import ServingWorker
 from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import Int64Array
 
-_PAUSE_SECONDS = 0.002
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.001, 0.01  # between turns without work: each twice as long as the one before
 _RETRY_SECONDS = 0.2
 
 
@@ -69,7 +69,7 @@ class WorkerHost:
         self._changed = threading.Condition()
         self._loop: SamplingLoop | ServingLoop | None = None
         self._turn_began: float | None = None
-        self._busy, self._failure = 0.0, ""
+        self._busy, self._failure, self._pause = 0.0, "", _PAUSE_SECONDS
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"livegnn-{role}-{worker}", daemon=True)
         self._thread.start()
@@ -179,8 +179,10 @@ class WorkerHost:
             self._turn_began = None
         if busy:
             self._busy += time.monotonic() - begin
+            self._pause = _PAUSE_SECONDS
         else:
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(self._pause)
+            self._pause = min(2 * self._pause, _PAUSE_SECONDS_MAX)
 
 
 def _now_ms() -> float:

@@ -62,11 +62,19 @@ class FrontEnd(SampleSource):
     An answer of several owners has the smallest version that one of them answered from.
 
     Args:    workers: by number; may be changed from outside.  serving: which workers own each bucket; set_serving()
-             changes it.
+             changes it.  is_down: of a worker by number: it is passed over where a replica is up.
     """
 
-    def __init__(self, spec: ClusterSpec, workers: Mapping[int, Answering], serving: Serving) -> None:
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        workers: Mapping[int, Answering],
+        serving: Serving,
+        *,
+        is_down: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self.spec, self._workers, self.edge_columns = spec, workers, spec.edge_columns
+        self._is_down = is_down
         self._turn = itertools.count()
         self._counting = threading.Lock()
         self._demand = SeedDemand(np.zeros(_native.BUCKETS, np.int64), {})
@@ -170,7 +178,8 @@ class FrontEnd(SampleSource):
             replicas = [worker for worker in range(_native.SERVING_MAX) if int(mask) >> worker & 1]
             if not replicas:
                 raise UsageError("[sample] expected every bucket to be served, got one without; add a serving worker")
-            owners[masks == mask] = replicas[turn % len(replicas)]
+            able = [worker for worker in replicas if not self._is_down(worker)] or replicas
+            owners[masks == mask] = able[turn % len(able)]
         return owners
 
     def _empty(self, options: ReadOptions) -> Response:
