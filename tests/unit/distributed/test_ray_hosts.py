@@ -2,13 +2,16 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from livegnn.distributed.sampling_host import actors
 from livegnn.distributed.sampling_host.actors import RayHosts
 from livegnn.distributed.sampling_host.config import Hosting
-from livegnn.distributed.sampling_host.worker_host import HostStatus
-from livegnn.errors import WorkerUnavailable
+from livegnn.distributed.sampling_host.worker_host import HostStatus, RefusedRead
+from livegnn.errors import VertexUnknown, WorkerUnavailable
+from livegnn.sampling import ReadOptions
+from livegnn.sampling.presample.source import Response
 
 HOSTING = Hosting(poll_ms=100, hung_timeout_ms=1000, startup_timeout_ms=5000, turn_timeout_ms=3000)
 
@@ -21,19 +24,26 @@ class ActorDiedError(RayActorError):
     pass
 
 
+class GetTimeoutError(Exception):
+    pass
+
+
 class Actor:
-    """answers: what a look gives; None: nothing comes."""
+    """answers: what a look or a question gives; None: nothing comes."""
 
     def __init__(self):
         self.answers = None
         self.status = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: (self, object())))
+        self.answer = SimpleNamespace(remote=lambda *_: (self, object()))
 
 
 class Ray:
-    exceptions = SimpleNamespace(RayActorError=RayActorError, ActorDiedError=ActorDiedError)
+    exceptions = SimpleNamespace(
+        RayActorError=RayActorError, ActorDiedError=ActorDiedError, GetTimeoutError=GetTimeoutError
+    )
 
-    def __init__(self):
-        self.actors, self.killed = [], []
+    def __init__(self, clock):
+        self.clock, self.actors, self.killed = clock, [], []
 
     def remote(self, **_):
         def made(*_):
@@ -42,10 +52,14 @@ class Ray:
 
         return lambda kind: SimpleNamespace(options=lambda **_: SimpleNamespace(remote=made))
 
-    def wait(self, looks, *, num_returns, timeout):
+    def wait(self, looks, *, num_returns=1, timeout):
+        self.clock.now += timeout
         return [look for look in looks if look[0].answers is not None], []
 
-    def get(self, look):
+    def get(self, look, timeout=None):
+        if look[0].answers is None:
+            self.clock.now += timeout
+            raise GetTimeoutError
         if isinstance(look[0].answers, Exception):
             raise look[0].answers
         return look[0].answers
@@ -66,8 +80,8 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def ray():
-    return Ray()
+def ray(clock):
+    return Ray(clock)
 
 
 @pytest.fixture
@@ -136,3 +150,44 @@ def test_an_actor_that_died_is_ray_s_to_start_and_one_that_is_gone_is_not(ray, h
     assert (len(ray.actors), ray.killed) == (2, [(0, True)])
     ray.actors[1].answers = status(9)
     assert pass_time(hosts, clock, 0.3) == {("serving", 4): 9}
+
+
+# ---- questions
+
+
+def ask(hosts, timeout):
+    return hosts[4].answer(np.arange(2), ReadOptions(1, timeout=timeout))
+
+
+def test_an_answer_is_the_reader_s_own(ray, hosts, clock):
+    ray.actors[0].answers = status()
+    pass_time(hosts, clock, 0.3)
+    lent = np.zeros((2, 2), np.int64)
+    lent.flags.writeable = False
+    ray.actors[0].answers = Response(6, (lent,), (), ())
+    found = ask(hosts, 1.0)
+    assert (found.version, found.vertices[0].flags.writeable) == (6, True)
+    ray.actors[0].answers = RefusedRead("VertexUnknown", "[sample] expected it, got none; add it", {"vertex": 5})
+    with pytest.raises(VertexUnknown, match="expected it"):
+        ask(hosts, 1.0)
+
+
+def test_a_question_is_given_up_when_its_worker_goes_down(ray, hosts, clock):
+    ray.actors[0].answers = status()
+    pass_time(hosts, clock, 0.3)
+    ray.actors[0].answers = None
+    pass_time(hosts, clock, 0.2)  # a look begins, and nothing comes
+    begin = clock.now
+    with pytest.raises(WorkerUnavailable, match=r"serving worker 4, got none .it went down"):
+        ask(hosts, 30.0)
+    assert clock.now - begin < 0.5
+    begin = clock.now
+    with pytest.raises(WorkerUnavailable, match="GetTimeoutError"):  # it is down, and there is no other: it waits
+        ask(hosts, 30.0)
+    assert clock.now - begin == pytest.approx(31.0)
+
+
+def test_an_actor_that_dies_is_unavailable(ray, hosts, clock):
+    ray.actors[0].answers = RayActorError("unavailable")
+    with pytest.raises(WorkerUnavailable, match="RayActorError"):
+        ask(hosts, None)

@@ -25,6 +25,7 @@ from livegnn.types import AnyArray, Int64Array
 
 _GRACE_SECONDS = 1.0  # beyond a reader's timeout, for the worker to say that it has run out
 _GONE_SECONDS = 5.0  # that an actor may be dead before it gets a successor
+_WAIT_SECONDS = 0.05  # between two glances at whether the worker of a question went down
 _STATUS_GROUP = "status"
 
 
@@ -59,7 +60,8 @@ class RayHosts(Mapping[int, Answering]):
         """As Hosts.start."""
         if (role, worker) not in self._hosted:
             actor = self._new_actor(role, worker)
-            self._hosted[role, worker] = _Hosted(actor, RaySource(self._ray, actor, worker), time.monotonic())
+            source = RaySource(self._ray, actor, worker, self.is_down)
+            self._hosted[role, worker] = _Hosted(actor, source, time.monotonic())
 
     def stop(self, role: str, worker: int) -> None:
         """As Hosts.stop. At once: workers need no farewell."""
@@ -99,9 +101,11 @@ class RayHosts(Mapping[int, Answering]):
         return sum(1 for _ in self)
 
     def is_down(self, worker: int) -> bool:
-        """Whether a serving worker is starting, or was found dead and has said nothing since."""
+        """Whether a serving worker is starting, or has been silent for a while. Ray's own errors come later."""
         found = self._hosted.get(("serving", worker))
-        return found is None or not found.is_up or found.serving.is_dead
+        if found is None or not found.is_up:
+            return True
+        return found.look is not None and time.monotonic() - found.since > self._hosting.suspect_ms / 1000
 
     @property
     def status(self) -> dict[Who, HostStatus]:
@@ -126,7 +130,7 @@ class RayHosts(Mapping[int, Answering]):
             look, each.look = each.look, None
             try:
                 each.status = self._ray.get(look)
-                each.is_up, each.since, each.serving.is_dead, each.gone_since = True, now, False, None
+                each.is_up, each.since, each.gone_since = True, now, None
             except self._ray.exceptions.RayActorError as death:  # Ray starts it again
                 each.is_up, each.since = False, now
                 if isinstance(death, self._ray.exceptions.ActorDiedError):
@@ -149,11 +153,13 @@ class RayHosts(Mapping[int, Answering]):
 
 
 class RaySource:
-    """A serving worker in an actor (`Asking`). A question is asked once: who asks again can ask another replica."""
+    """A serving worker in an actor (`Asking`). A question is asked once: who asks again can ask another replica.
 
-    def __init__(self, ray: Any, actor: Any, worker: int) -> None:
-        self._ray, self._actor, self._worker = ray, actor, worker
-        self.is_dead = False  # found so by a question, until the host has seen it alive
+    Args:    is_down: of a worker by number. A question that waits when its worker goes down is given up.
+    """
+
+    def __init__(self, ray: Any, actor: Any, worker: int, is_down: Callable[[int], bool]) -> None:
+        self._ray, self._actor, self._worker, self._is_down = ray, actor, worker, is_down
 
     def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
         """As ServingWorker.answer. Raises: WorkerUnavailable if it does not answer in the reader's time."""
@@ -161,23 +167,30 @@ class RaySource:
 
     def ask(self, slots: Int64Array, options: ReadOptions) -> Callable[[], Response]:
         """As Asking.ask."""
-        asked = self._actor.answer.remote(slots, options)
-        limit = None if options.timeout is None else options.timeout + _GRACE_SECONDS
+        was_down, asked = self._is_down(self._worker), self._actor.answer.remote(slots, options)
+        deadline = None if options.timeout is None else time.monotonic() + options.timeout + _GRACE_SECONDS
 
         def answer() -> Response:
+            while not was_down and not self._ray.wait([asked], timeout=_WAIT_SECONDS)[0]:
+                if self._is_down(self._worker):
+                    raise self._unavailable("it went down")
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
             try:
-                found = self._ray.get(asked, timeout=limit)
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                found = self._ray.get(asked, timeout=left)
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as cause:
-                self.is_dead = isinstance(cause, self._ray.exceptions.RayActorError)
-                raise WorkerUnavailable(
-                    f"[sample] expected an answer from serving worker {self._worker}, got none "
-                    f"({type(cause).__name__}); ask again"
-                ) from cause
+                raise self._unavailable(type(cause).__name__) from cause
             if isinstance(found, RefusedRead):
                 raise errors.of_kind(*found)
             return Response(found.version, *([_own(array) for array in part] for part in found[1:]))
 
         return answer
+
+    def _unavailable(self, cause: str) -> WorkerUnavailable:
+        return WorkerUnavailable(
+            f"[sample] expected an answer from serving worker {self._worker}, got none ({cause}); ask again"
+        )
 
 
 def _own(array: AnyArray) -> AnyArray:

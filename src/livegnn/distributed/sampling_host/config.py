@@ -36,9 +36,10 @@ class Hosting(NamedTuple):
 
     cpus: that Ray reserves for a worker; 0 packs any number on a host.  threads: of a sampling worker, for large
     batches.  tables: a folder of each host for serving tables in RocksDB; native memory unless given.
-    answers_at_once: of a serving worker.  poll_ms: between two looks at a worker.  hung_timeout_ms: a worker that says
-    nothing for longer is started again.  startup_timeout_ms: the same for one that starts.  turn_timeout_ms: the same
-    for one that stays in one turn, as a large step.
+    answers_at_once: of a serving worker.  poll_ms: between two looks at a worker.  suspect_ms: one that says nothing
+    for longer is passed over where a replica is up.  hung_timeout_ms: one silent for longer is started again.
+    startup_timeout_ms: the same for one that starts.  turn_timeout_ms: the same for one that stays in one turn, as a
+    large step.
     """
 
     cpus: float = 0.0
@@ -46,6 +47,7 @@ class Hosting(NamedTuple):
     tables: str | None = None
     answers_at_once: int = 8
     poll_ms: float = 50.0
+    suspect_ms: float = 200.0
     hung_timeout_ms: float = 10_000.0
     startup_timeout_ms: float = 120_000.0
     turn_timeout_ms: float = 600_000.0
