@@ -34,6 +34,8 @@ SAMPLING_TABLES = (  # `make bench-sampling`
     "sampling_live",
     "sampling_http",
     "sampling_cluster",
+    "sampling_sizes",
+    "sampling_ray",
     "sampling_staleness",
 )
 TEMPORAL_TABLES = (  # `make bench-temporal`

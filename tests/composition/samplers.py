@@ -174,9 +174,8 @@ class Workers(Part):
         return MemoryLog(name, self.frames.setdefault(name, []), lambda: None)
 
     def coordinate(self) -> Coordinator:
-        settings = Settings(heartbeat_ms=0, heartbeat_timeout_ms=20, startup_timeout_ms=20, checkpoint_steps=2)
-        self.common: Any = (self.logs, self.checkpoints, settings, lambda: self.now)
-        return Coordinator(self.spec, self.logs, self.checkpoints, self, *self.common[2:])
+        self.common: Any = (self.logs, self.checkpoints, lambda: self.now)
+        return Coordinator(self.spec, self.logs, self.checkpoints, self, Settings(checkpoint_steps=2), self.common[-1])
 
     def start(self, role: str, worker: int) -> None:
         kind: Any = SamplingLoop if role == "sampling" else ServingLoop
@@ -186,6 +185,9 @@ class Workers(Part):
 
     def stop(self, role: str, worker: int) -> None:
         self.loops.pop((role, worker), None)
+
+    def progress(self) -> dict[tuple[str, int], int | None]:
+        return {who: loop.worker.step for who, loop in self.loops.items()}
 
     def apply(self, updates: lg.Updates) -> None:
         self.graph.apply(updates)

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 import livegnn as lg
+from livegnn.distributed.sampling_host.config import ClusterConfig
 from livegnn.graph import offload
 from livegnn.sampling import ClusterSpec, split, start_state
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.sampling.cluster.messages import encode
 from livegnn.sampling.cluster.partition import even_owners
-from livegnn.sampling.cluster.process import ClusterConfig
 from livegnn.sampling.cluster.runtime import Settings
 from livegnn.sampling.presample.sample import NO_COLUMNS
 from livegnn.temporal import FeatureCache
@@ -136,17 +136,15 @@ def cluster(folder) -> Kind:
 
 
 def in_words_of_0_1(config):
-    """What str() gave of it in 0.1: another class name, other names of settings, no data of edges, float32 alone."""
+    """What str() gave of it in 0.1: another class name, settings of heartbeats, no data of edges, float32 alone."""
     text = (
         str(config)
         .removeprefix("Cluster")
         .replace(f", edge_columns={NO_COLUMNS}", "")
         .replace(", feature_dtype='float32'", "")
     )
-    names = {"heartbeat_ms": "beat_ms", "heartbeat_timeout_ms": "silence_ms_max", "startup_timeout_ms": "start_ms_max"}
-    for name, before in names.items():
-        text = text.replace(f"{name}=", f"{before}=")
-    return text
+    beats = "beat_ms=500.0, silence_ms_max=5000.0, start_ms_max=60000.0, "
+    return text.replace("Settings(", f"Settings({beats}")
 
 
 def edges(folder) -> Kind:

@@ -18,14 +18,7 @@ from livegnn.sampling.cluster.partition import Owners
 from livegnn.sampling.cluster.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-SETTINGS = Settings(
-    heartbeat_ms=40,
-    heartbeat_timeout_ms=400,
-    startup_timeout_ms=400,
-    checkpoint_steps=3,
-    step_batches_max=3,
-    steps_ahead_max=2,
-)
+SETTINGS = Settings(checkpoint_steps=3, step_batches_max=3, steps_ahead_max=2)
 
 
 class Crash(Exception):
@@ -110,7 +103,8 @@ class World:
         self.network: list[tuple[MemoryLog, bytes]] = []
         self.storage: dict[str, list[tuple[str, bytes]]] = {}
         self.files: dict[tuple[str, int], dict[int, bytes]] = {}
-        self.loops: dict[tuple[str, int], SamplingLoop | ServingLoop] = {}
+        self.hosted: dict[tuple[str, int], int | None] = {}  # and the step that its host has last heard of
+        self.loops: dict[tuple[str, int], SamplingLoop | ServingLoop] = {}  # those of them that are up
         self.coordinators: list[Coordinator | None] = [None] * (1 + rivals)
         self.turning: int | None = None  # the coordinator whose turn it is
         self.conflicts = 0
@@ -128,8 +122,7 @@ class World:
     def open(self, name: str) -> Any:
         if name == "steps":
             return StepsLog(self)
-        log = self.memory(name)
-        return log if name == "beats" else InboxLog(self, log)
+        return InboxLog(self, self.memory(name))
 
     def write(self, role: str, worker: int, state: Any) -> None:
         self.may_crash()
@@ -143,14 +136,26 @@ class World:
         return None if wanted not in found else decode(found[wanted])
 
     def start(self, role: str, worker: int) -> None:
-        kind = SamplingLoop if role == "sampling" else ServingLoop
-        self.loops.pop((role, worker), None)
-        if self.random.random() < 0.3:  # it loses a race for memory, say, and is started again later
-            return
-        self.loops[role, worker] = kind(self.spec, worker, self.logs(), self, SETTINGS, self.clock)
+        self.hosted.setdefault((role, worker))
 
     def stop(self, role: str, worker: int) -> None:
+        self.hosted.pop((role, worker), None)
         self.loops.pop((role, worker), None)
+
+    def progress(self) -> dict[tuple[str, int], int | None]:
+        """Of some it is known late; of one that fell it may be that of before."""
+        for who in sorted(self.hosted):
+            if who in self.loops and self.random.random() < 0.8:
+                self.hosted[who] = self.loops[who].worker.step
+        return self.hosted
+
+    def raise_one(self) -> None:
+        """A hosted worker that is down comes up, sooner or later."""
+        down = sorted(set(self.hosted) - set(self.loops))
+        if down and self.random.random() < 0.3:
+            role, worker = self.random.choice(down)
+            kind = SamplingLoop if role == "sampling" else ServingLoop
+            self.loops[role, worker] = kind(self.spec, worker, self.logs(), self, self.clock)
 
     def clock(self) -> float:
         return self.now
@@ -177,6 +182,7 @@ class World:
     def event(self, crashes: bool) -> None:
         """One thing happens."""
         self.now += self.random.randint(0, 30)
+        self.raise_one()
         choice = self.random.random()
         if self.network and choice < 0.5:
             log, payload = self.network.pop(self.random.randrange(len(self.network)))
@@ -222,7 +228,7 @@ class World:
             self.event(crashes=False)
             if not self.network and self.random.random() < 0.05 and self.is_settled():
                 return
-        raise AssertionError(f"not settled: {self.progress()}")
+        raise AssertionError(f"not settled: {self.steps()}")
 
     def is_settled(self) -> bool:
         every = [self.coordinate(number) for number in range(len(self.coordinators))]
@@ -237,5 +243,5 @@ class World:
         done = all(steps.get(who) == coordinator.step for who in wanted)
         return done and all(self.loops[who].worker.spec is self.spec for who in wanted) and coordinator._last == tail
 
-    def progress(self) -> dict[Any, Any]:
+    def steps(self) -> dict[Any, Any]:
         return {who: loop.worker.step for who, loop in self.loops.items()} | {"steps": self.coordinate().step}

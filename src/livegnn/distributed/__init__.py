@@ -2,9 +2,18 @@
 
 cluster/: the exact engine over many workers, lg.Cluster (docs/distributed.md).
 partition/: which part each vertex is of, for all of them (docs/partitions.md).
+sampling_host/: sampling and serving workers as Ray actors, SampleCluster (docs/sampling-workers.md).
 Training: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is; continuous.py, rounds
 over a live graph; ray_group.py, Ray's workers; threads.py, the same in threads. docs/distributed-training.md has the
 rules.
+"""
+everal processes and hosts (livegnn[distributed]).
+
+SampleCluster (sampling_host/): sampling and serving workers as Ray actors.
+
+Training: one process a worker; samples and rows come from their owners. layout.py: who holds what; exchange.py: how
+workers talk; trainer.py: what a step is. launch.py starts processes; threads.py runs the same in threads.
+docs/distributed-training.md has the rules.
 """
 
 from livegnn.distributed.continuous import ContinuousClusterTrainer
@@ -27,6 +36,8 @@ from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.ray_group import run_workers
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
+from livegnn.distributed.sampling_host.cluster import SampleCluster
+from livegnn.distributed.sampling_host.config import Hosting
 from livegnn.distributed.threads import ThreadExchange, run_threads
 from livegnn.distributed.train import train
 from livegnn.distributed.trainer import DistributedTrainer
@@ -37,6 +48,7 @@ __all__ = [
     "DistributedReport",
     "DistributedTrainer",
     "Exchange",
+    "Hosting",
     "Layout",
     "Newcomers",
     "Partition",
@@ -45,6 +57,7 @@ __all__ = [
     "RemoteEdgeRows",
     "RemoteSampler",
     "RemoteVertexRows",
+    "SampleCluster",
     "ThreadExchange",
     "TorchExchange",
     "VertexParts",

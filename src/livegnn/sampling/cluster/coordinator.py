@@ -1,13 +1,14 @@
-"""Coordinator: puts batches and changes of maps in one order of steps, watches heartbeats, replaces silent workers.
+"""Coordinator: puts batches and changes of maps in one order of steps, and says which workers are to run.
 
-It keeps nothing of its own: it reads the steps, the tail of the history and the heartbeats. It appends with the offset
-that it expects, so that of two coordinators one is refused, reads on and decides anew: one order of steps.
+It keeps nothing of its own: it reads the steps, the tail of the history and how far workers are. It appends with the
+offset that it expects, so that of two coordinators one is refused, reads on and decides anew: one order of steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from livegnn import _native
 from livegnn.errors import LogConflict, UsageError
 from livegnn.graph import Graph
 from livegnn.sampling.cluster.checkpoints import Checkpoints
-from livegnn.sampling.cluster.messages import Batches, Checkpoint, Heartbeat, Move, Serve, Step, decode, encode
+from livegnn.sampling.cluster.messages import Batches, Checkpoint, Move, Serve, Step, decode, encode
 from livegnn.sampling.cluster.partition import (
     Owners,
     PartitionState,
@@ -27,20 +28,24 @@ from livegnn.sampling.cluster.partition import (
     start_state,
     workers_in,
 )
-from livegnn.sampling.cluster.runtime import ROLES, Clock, ClusterLogs, Settings
+from livegnn.sampling.cluster.runtime import Clock, ClusterLogs, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-_HEARTBEATS_READ_MAX = 1000  # when it starts
+Who: TypeAlias = tuple[str, int]  # role and number of a worker
 
 
-class Launcher(Protocol):
-    """Starts workers somewhere: processes, hosts, or objects of a simulation."""
+class Hosts(Protocol):
+    """Where workers run: Ray, or a simulation. A worker that dies or hangs is started again there, from its checkpoint
+    and under the same number, until it is stopped."""
 
     def start(self, role: str, worker: int) -> None:
-        """Makes sure that a fresh worker of this number runs; whatever ran under it before is stopped if possible."""
+        """Hosts a worker of this number; it starts from its latest checkpoint. Nothing if it is hosted already."""
 
     def stop(self, role: str, worker: int) -> None:
-        """Stops it, if it runs."""
+        """Ends it, and hosts it no longer."""
+
+    def progress(self) -> Mapping[Who, int | None]:
+        """The hosted workers: the next step of each one, None where it has not said. May be late, never early."""
 
 
 def write_start(spec: ClusterSpec, graph: Graph, owners: Owners, checkpoints: Checkpoints) -> None:
@@ -57,7 +62,7 @@ def write_start(spec: ClusterSpec, graph: Graph, owners: Owners, checkpoints: Ch
 class Coordinator:
     """One turn() after another keeps a cluster going.
 
-    Args:    launcher: starts and stops workers.  clock: ms.
+    Args:    hosts: run the workers.  clock: ms.
     Raises:  UsageError without start states; StoredStateInvalid for a steps log that cannot be read.
     """
 
@@ -66,13 +71,13 @@ class Coordinator:
         spec: ClusterSpec,
         logs: ClusterLogs,
         checkpoints: Checkpoints,
-        launcher: Launcher,
+        hosts: Hosts,
         settings: Settings,
         clock: Clock,
     ) -> None:
         self.spec = spec
         self.serving: Serving = np.zeros(_native.BUCKETS, np.uint64)
-        self._logs, self._checkpoints, self._launcher = logs, checkpoints, launcher
+        self._logs, self._checkpoints, self._hosts = logs, checkpoints, hosts
         self._settings, self._clock = settings, clock
         first = checkpoints.read("sampling", 0)
         if not isinstance(first, PartitionState):
@@ -82,13 +87,11 @@ class Coordinator:
         self.step = 0  # the next one: how many are put in order
         self._since_checkpoint = 0
         self._moving: Move | None = None  # until the new partitions are there
-        self._heartbeats_read = max(0, logs.log("beats").tail - _HEARTBEATS_READ_MAX)
-        self._last_heartbeat: dict[tuple[str, int], float] = {}
-        self._at: dict[tuple[str, int], int] = {}
-        self._starting: set[tuple[str, int]] = set()  # started, without a heartbeat since
+        self._hosted: dict[Who, int | None] = {}  # and the next step of each
         self._left: dict[int, int] = {}  # serving worker -> the step with which it left last
         self._target: tuple[Serving, int] | None = None  # a map, and the step that its workers must have reached
         self._catch_up()
+        self._target = None
         self.routed = self.serving  # the map that front ends are to go by
 
     # ---- what it is asked for
@@ -112,12 +115,19 @@ class Coordinator:
             self._serve(self.serving & ~bit)
         while (mine & ~self.serving).any():
             self._serve(self.serving | mine)
+        self._target = self.serving, self.step
 
     def move(self, owners: Owners) -> None:
         """Gives buckets to other sampling workers, whose number may change. Raises: UsageError for gaps."""
         check_owners("move", owners)
         self._require_no_move()
         while not self._append(Move(self.step, int(self._clock()), owners)):
+            self._require_no_move()
+
+    def checkpoint(self) -> None:
+        """Has every worker write its state. Raises: UsageError while sampling workers are moving."""
+        self._require_no_move()
+        while not self._append(Checkpoint(self.step, int(self._clock()))):
             self._require_no_move()
 
     @property
@@ -130,8 +140,8 @@ class Coordinator:
     def turn(self) -> bool:
         """Does what there is to do, without waiting; whether there was anything."""
         self._catch_up()
-        self._read_heartbeats()
-        return self._finish_move() | self._finish_serve() | self._order_batches() | self._replace_silent()
+        self._hosted = dict(self._hosts.progress())
+        return self._finish_move() | self._finish_serve() | self._order_batches() | self._host_wanted()
 
     def _serve(self, masks: Serving) -> bool:
         self._require_no_move()
@@ -164,13 +174,15 @@ class Coordinator:
                 left = set(workers_in(self.serving)) - set(workers_in(step.serving))
                 self._left.update(dict.fromkeys(left, step.step))
                 self.serving = step.serving
+                if self._target is None or (self._target[0] & ~step.serving).any():  # of another coordinator
+                    self._target = step.serving, self.step
             elif isinstance(step, Move):
                 self._moving = step
             elif isinstance(step, Checkpoint):
                 self._since_checkpoint = 0
 
     def _order_batches(self) -> bool:
-        slowest = min((at for (role, _), at in self._at.items() if role == "sampling"), default=self.step)
+        slowest = min((at or 0 for who, at in self._hosted.items() if who[0] == "sampling"), default=self.step)
         if self.step - slowest > self._settings.steps_ahead_max or self._moving is not None:
             return False
         tail = self._logs.history.tail
@@ -184,45 +196,28 @@ class Coordinator:
 
     # ---- workers
 
-    def _workers(self) -> list[tuple[str, int]]:
+    def _workers(self) -> list[Who]:
         serving = [("serving", number) for number in workers_in(self.serving)]
         return [("sampling", number) for number in range(int(self.owners.max()) + 1)] + serving
 
-    def _read_heartbeats(self) -> None:
-        now = self._clock()
-        for entry in self._logs.log("beats").read(self._heartbeats_read):
-            self._heartbeats_read = entry.offset + 1
-            heartbeat = decode(entry.payload)
-            if isinstance(heartbeat, Heartbeat):
-                who = ROLES[heartbeat.role], heartbeat.worker
-                self._last_heartbeat[who], self._at[who] = now, heartbeat.step
-                self._starting.discard(who)
-
-    def _replace_silent(self) -> bool:
-        now, replaced = self._clock(), False
+    def _host_wanted(self) -> bool:
+        """Starts wanted workers that are not hosted, and stops others; whether there were any."""
         wanted = self._workers()
-        for who in wanted:
-            settings, starting = self._settings, who in self._starting
-            patience = settings.startup_timeout_ms if starting else settings.heartbeat_timeout_ms
-            if now - self._last_heartbeat.get(who, float("-inf")) > patience:
-                self._last_heartbeat[who] = now
-                self._starting.add(who)
-                self._launcher.start(*who)
-                replaced = True
-        for who in [who for who in self._last_heartbeat if who not in wanted]:
-            if who[0] == "serving" and self._at.get(who, 0) <= self._left.get(who[1], -1):
-                continue  # it has still to drop what it holds
-            self._launcher.stop(*who)
-            del self._last_heartbeat[who]
-            self._at.pop(who, None)
-        return replaced
+        missing = [who for who in wanted if who not in self._hosted]
+        for who in missing:
+            self._hosts.start(*who)
+        for who, at in self._hosted.items():
+            has_to_drop = who[0] == "serving" and (at or 0) <= self._left.get(who[1], -1)  # what it holds
+            if who not in wanted and not has_to_drop:
+                self._hosts.stop(*who)
+        return bool(missing)
 
     def _finish_serve(self) -> bool:
         """Once all new owners are filled: front ends turn to them, and a turn later the old ones drop theirs."""
         if self._target is None or self._moving is not None:
             return False
         serving, step = self._target
-        if any(self._at.get(("serving", number), -1) < step for number in workers_in(serving)):
+        if any((self._hosted.get(("serving", number)) or -1) < step for number in workers_in(serving)):
             return False
         if not np.array_equal(serving, self.routed):
             self.routed = serving  # the caller updates front ends before the next turn
@@ -256,10 +251,8 @@ class Coordinator:
         for worker, part in enumerate(split(self.spec, join(parts), move.owners)):
             inbox = parts[worker].inbox if worker < len(parts) else 0
             self._checkpoints.write("sampling", worker, replace(part, inbox=inbox))
-        for worker in range(len(parts)):
-            self._launcher.stop("sampling", worker)
-        for who in [who for who in self._last_heartbeat if who[0] == "sampling"]:
-            del self._last_heartbeat[who]
-            self._at.pop(who, None)
+        for who in [who for who in self._hosted if who[0] == "sampling"]:
+            self._hosts.stop(*who)
+            del self._hosted[who]
         self.owners, self._moving = move.owners, None
         return True

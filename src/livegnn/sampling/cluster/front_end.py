@@ -7,10 +7,11 @@ Cluster has one, and workers that follow a graph.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -36,23 +37,58 @@ class Answering(Protocol):
         """As ServingWorker.answer."""
 
 
+@runtime_checkable
+class Asking(Answering, Protocol):
+    """A serving worker behind a connection, which takes several questions at a time."""
+
+    def ask(self, slots: Int64Array, options: ReadOptions) -> Callable[[], Response]:
+        """Sends a question; what it returns waits for the answer."""
+
+
+class SeedDemand(NamedTuple):
+    """What readers have asked since the last look.
+
+    seeds: (1024,) int64, by bucket.  seconds: by serving worker, from question to answer, summed over questions;
+    divided by the time that went by, it is how many questions were waiting or being answered on average.
+    """
+
+    seeds: Int64Array
+    seconds: dict[int, float]
+
+
 class FrontEnd(SampleSource):
     """Routes seeds to the serving workers that own them; of several replicas each takes its turn. Seeds are slots.
 
     An answer of several owners has the smallest version that one of them answered from.
 
     Args:    workers: by number; may be changed from outside.  serving: which workers own each bucket; set_serving()
-             changes it.
+             changes it.  is_down: of a worker by number: it is passed over where a replica is up.
     """
 
-    def __init__(self, spec: ClusterSpec, workers: Mapping[int, Answering], serving: Serving) -> None:
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        workers: Mapping[int, Answering],
+        serving: Serving,
+        *,
+        is_down: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self.spec, self._workers, self.edge_columns = spec, workers, spec.edge_columns
+        self._is_down = is_down
         self._turn = itertools.count()
+        self._counting = threading.Lock()
+        self._demand = SeedDemand(np.zeros(_native.BUCKETS, np.int64), {})
         self.set_serving(serving)
 
     def set_serving(self, serving: Serving) -> None:
         """From now on serving[b], a bit a serving worker, own the seeds of bucket b."""
         self._serving = serving
+
+    def take_demand(self) -> SeedDemand:
+        """What was asked since the last call."""
+        with self._counting:
+            found, self._demand = self._demand, SeedDemand(np.zeros(_native.BUCKETS, np.int64), {})
+        return found
 
     @property
     def plan(self) -> Plan:
@@ -97,15 +133,37 @@ class FrontEnd(SampleSource):
             return self._empty(options)
         owners = self._owners(slots)
         places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
-        parts = []
-        for place in places:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            worker = self._workers[int(owners[place[0]])]
-            parts.append(worker.answer(np.ascontiguousarray(slots[place]), options._replace(timeout=left)))
+        asked = [
+            self._asked(int(owners[place[0]]), np.ascontiguousarray(slots[place]), options, deadline)
+            for place in places
+        ]
+        parts = [answer() for answer in asked]
         return Response(
             min(part.version for part in parts),
             *(_put_together(each, places, len(slots)) for each in zip(*(part[1:] for part in parts), strict=True)),
         )
+
+    def _asked(
+        self, owner: int, slots: Int64Array, options: ReadOptions, deadline: float | None
+    ) -> Callable[[], Response]:
+        """Asks an owner, if it takes several questions at a time; what gives its answer."""
+        worker, begin = self._workers[owner], time.monotonic()
+
+        def limited() -> ReadOptions:
+            return options._replace(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+
+        waits = worker.ask(slots, limited()) if isinstance(worker, Asking) else None
+
+        def answer() -> Response:
+            try:
+                return worker.answer(slots, limited()) if waits is None else waits()
+            finally:
+                seconds = time.monotonic() - begin
+                with self._counting:
+                    np.add.at(self._demand.seeds, _native.buckets(slots), 1)
+                    self._demand.seconds[owner] = self._demand.seconds.get(owner, 0.0) + seconds
+
+        return answer
 
     def _owners(self, seeds: Int64Array) -> Int64Array:
         buckets = _native.buckets(seeds)
@@ -120,7 +178,8 @@ class FrontEnd(SampleSource):
             replicas = [worker for worker in range(_native.SERVING_MAX) if int(mask) >> worker & 1]
             if not replicas:
                 raise UsageError("[sample] expected every bucket to be served, got one without; add a serving worker")
-            owners[masks == mask] = replicas[turn % len(replicas)]
+            able = [worker for worker in replicas if not self._is_down(worker)] or replicas
+            owners[masks == mask] = able[turn % len(able)]
         return owners
 
     def _empty(self, options: ReadOptions) -> Response:

@@ -14,12 +14,10 @@ kind         numbers                                                       array
 5 move       step stamp                                                    owners
 6 checkpoint step stamp
 7 state      step offset next_edge_id now inbox, then which columns and ids  see partition.py
-8 request    query features edge_ids edge_data at_least timeout_ms, or -1     seeds
-9 response   version, then how many arrays of each field                    those of Response, then their shapes
-10 error                                                                   class, text
-11 heartbeat role worker step stamp
 12 served    inbox, then those of a push                                   those of a push
 13 part      sender step hop place parts                                   bytes of changes, or of a push (hop 0)
+
+Kinds 8 to 11 were questions, answers and heartbeats, which Ray carries since 0.2.
 
 A message means the same whenever and however often it is read: (sender, step, hop) names changes, (sender, step) a push
 to one receiver, and its content is a function of the history.
@@ -27,19 +25,16 @@ to one receiver, and its content is a function of the history.
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import Facts, StoredStateInvalid
+from livegnn.errors import StoredStateInvalid
 from livegnn.sampling.cluster.partition import COLUMNS, Int32Array, Owners, PartitionState, ReasonArrays, Serving
-from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 # samples: table, vertex, count of entries, neighbours, edge ids, rows of edge columns; dropped: table, vertex;
@@ -124,30 +119,6 @@ class Checkpoint(NamedTuple):
 Step: TypeAlias = Batches | Serve | Move | Checkpoint
 
 
-class Request(NamedTuple):
-    """A question of a front end."""
-
-    options: ReadOptions
-    seeds: Int64Array
-
-
-class ErrorResponse(NamedTuple):
-    """An error in place of a response: its class in livegnn.errors, its message and its fields."""
-
-    error: str
-    text: str
-    facts: Facts
-
-
-class Heartbeat(NamedTuple):
-    """A sign of life. role: 0 sampling, 1 serving."""
-
-    role: int
-    worker: int
-    step: int
-    stamp: int
-
-
 class Served(NamedTuple):
     """The state of a serving worker: its content as a push, and the place in its inbox to go on from."""
 
@@ -166,9 +137,7 @@ class Part(NamedTuple):
     content: AnyArray
 
 
-Message: TypeAlias = (
-    CountChanges | Push | Part | Served | Step | PartitionState | Request | Response | ErrorResponse | Heartbeat
-)
+Message: TypeAlias = CountChanges | Push | Part | Served | Step | PartitionState
 
 _MAGIC = b"LGM1"
 _HEAD, _FIELDS, _ARRAY = struct.Struct("<4sI"), struct.Struct("<BBB"), struct.Struct("<BB")
@@ -221,22 +190,7 @@ def decode(payload: bytes) -> Message:
 
 def _fields(message: Message) -> tuple[Any, ...]:
     """The numbers and arrays of a message, in tuples."""
-    match message:
-        case PartitionState():
-            return _state_fields(message)
-        case Request(options, seeds):
-            limits = (options.at_least, None if options.timeout is None else round(options.timeout * 1000))
-            given = (-1 if limit is None else limit for limit in limits)
-            return options.query, options.features, options.edge_ids, options.edge_data, *given, seeds
-        case Response():
-            parts: tuple[Sequence[AnyArray], ...] = message[1:]
-            arrays = [array for part in parts for array in part]
-            shapes = [np.array(array.shape, np.int64) for array in arrays]
-            return message.version, *map(len, parts), *(array.reshape(-1) for array in arrays), *shapes
-        case ErrorResponse():
-            texts = (message.error, message.text, json.dumps(message.facts))
-            return tuple(np.frombuffer(text.encode(), np.uint8) for text in texts)
-    return message
+    return _state_fields(message) if isinstance(message, PartitionState) else message
 
 
 def _sort(fields: tuple[Any, ...], numbers: list[int], arrays: list[AnyArray]) -> None:
@@ -262,25 +216,6 @@ def _part(*fields: Any) -> Part:
     if not 0 <= part.place < part.parts:
         raise ValueError(f"part {part.place} of {part.parts}")
     return part
-
-
-def _request(query: int, features: int, ids: int, data: int, at_least: int, ms: int, seeds: Int64Array) -> Request:
-    limits = (None if at_least < 0 else at_least, None if ms < 0 else ms / 1000)
-    return Request(ReadOptions(query, bool(features), bool(ids), *limits, bool(data)), seeds)
-
-
-def _response(numbers: list[int], arrays: list[AnyArray]) -> Response:
-    version, *counts = numbers
-    half = len(arrays) // 2
-    if len(counts) != len(Response._fields) - 1 or sum(counts) != half:
-        raise ValueError(f"a response with {half} arrays for {counts}")
-    shaped = iter([array.reshape(tuple(shape)) for array, shape in zip(arrays[:half], arrays[half:], strict=True)])
-    return Response(version, *(tuple(islice(shaped, count)) for count in counts))
-
-
-def _error(*texts: AnyArray) -> ErrorResponse:
-    error, text, facts = (array.tobytes().decode() for array in texts)
-    return ErrorResponse(error, text, json.loads(facts))
 
 
 def _state_fields(state: PartitionState) -> tuple[Any, ...]:
@@ -330,10 +265,6 @@ _LAYOUTS = {
     5: _Layout(Move, Move, 2, ("<u2 bucket",)),
     6: _Layout(Checkpoint, Checkpoint, 2, ()),
     7: _Layout(PartitionState, _state),
-    8: _Layout(Request, _request, 6, ("<i8",)),
-    9: _Layout(Response, _response),
-    10: _Layout(ErrorResponse, _error, 0, ("<u1",) * 3),
-    11: _Layout(Heartbeat, Heartbeat, 4, ()),
     12: _Layout(Served, lambda inbox, *push: Served(inbox, _push(*push)), 9, _PUSH),
     13: _Layout(Part, _part, 5, ("<u1",)),
 }

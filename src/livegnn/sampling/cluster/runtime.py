@@ -1,6 +1,6 @@
 """Workers over logs: each turn() takes what has arrived and says what is to be said.
 
-Logs of a cluster, by name:  history (batches)  steps  sampling-<i>  serving-<j> (inboxes)  beats
+Logs of a cluster, by name:  history (batches)  steps  sampling-<i>  serving-<j> (inboxes)
 
 The entry at offset k of `steps` is step k. Appends carry keys, so a worker that starts again and repeats itself leaves
 no second entry while the log knows the key; receivers drop what slips through. Time, logs and files come in as
@@ -25,7 +25,6 @@ from livegnn.sampling.cluster.messages import (
     Batches,
     Checkpoint,
     CountChanges,
-    Heartbeat,
     Message,
     Move,
     Part,
@@ -37,7 +36,7 @@ from livegnn.sampling.cluster.messages import (
 )
 from livegnn.sampling.cluster.partition import PartitionState
 from livegnn.sampling.cluster.sampling_worker import SamplingWorker
-from livegnn.sampling.cluster.serving_worker import ServingWorker
+from livegnn.sampling.cluster.serving_worker import ServingWorker, Tables
 from livegnn.sampling.cluster.spec import ClusterSpec
 
 Clock: TypeAlias = Callable[[], float]  # ms
@@ -51,20 +50,25 @@ _ENTRY_BYTES_MAX = 512 * 1024
 
 
 class Settings(NamedTuple):
-    """How often, and how long to wait: of all workers and the coordinator.
+    """How the coordinator makes steps.
 
-    heartbeat_ms: between two heartbeats.  heartbeat_timeout_ms: a worker silent for longer is replaced.
-    startup_timeout_ms: the same for one that was just started; a turn of a process that takes longer sends no more.
     checkpoint_steps: between two checkpoints.  step_batches_max: entries of the history in one step.  steps_ahead_max:
     steps that the slowest sampling worker may lie behind before new batches are held back, to be taken in larger steps.
     """
 
-    heartbeat_ms: float = 500.0
-    heartbeat_timeout_ms: float = 5000.0
-    startup_timeout_ms: float = 60_000.0
     checkpoint_steps: int = 1000
     step_batches_max: int = 256
     steps_ahead_max: int = 8
+
+
+class WorkerParts(NamedTuple):
+    """What a worker has of its host.
+
+    threads: of a sampling worker, for large batches.  tables: of a serving worker; native memory unless given.
+    """
+
+    threads: int = 1
+    tables: Tables | None = None
 
 
 class ClusterLogs:
@@ -167,7 +171,7 @@ def _name(message: Message | None) -> Name:
 
 
 class _Loop(ABC, Generic[Worker]):
-    """A worker over logs, from its latest checkpoint on; sends one heartbeat in heartbeat_ms."""
+    """A worker over logs, from its latest checkpoint on."""
 
     role: int  # place in ROLES
 
@@ -177,18 +181,16 @@ class _Loop(ABC, Generic[Worker]):
         worker: int,
         logs: ClusterLogs,
         checkpoints: Checkpoints,
-        settings: Settings,
         clock: Clock,
+        parts: WorkerParts | None = None,
     ) -> None:
         name = ROLES[self.role]
-        self.worker, place = self._restored(spec, worker, checkpoints.read(name, worker))
-        self._logs, self._checkpoints, self._settings, self._clock = logs, checkpoints, settings, clock
+        self.worker, place = self._restored(spec, worker, checkpoints.read(name, worker), parts or WorkerParts())
+        self._logs, self._checkpoints, self._clock = logs, checkpoints, clock
         self._inbox = _Inbox(logs.log(f"{name}-{worker}"), place)
-        self._beats = logs.log("beats")
-        self._last_beat: float | None = None
 
     @abstractmethod
-    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[Worker, int]:
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None, parts: WorkerParts) -> tuple[Worker, int]:
         """The worker in this state, and the place in its inbox from which it needs messages."""
 
     @property
@@ -196,12 +198,9 @@ class _Loop(ABC, Generic[Worker]):
         """Whether its partition was cut anew: this loop is over, start another."""
         return isinstance(self.worker, SamplingWorker) and self.worker.moved is not None
 
-    def heartbeat(self) -> None:
-        """Sends one, with the next step, if it is due; from any thread, also during a turn."""
-        now = self._clock()
-        if self._last_beat is None or now - self._last_beat >= self._settings.heartbeat_ms:
-            self._last_beat = now
-            self._beats.append(encode(Heartbeat(self.role, self.worker.worker, self.worker.step or 0, int(now))))
+    @abstractmethod
+    def turn(self) -> bool:
+        """Goes on as far as possible without waiting; whether there was anything to do."""
 
 
 class SamplingLoop(_Loop[SamplingWorker]):
@@ -209,17 +208,19 @@ class SamplingLoop(_Loop[SamplingWorker]):
 
     role = 0
 
-    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[SamplingWorker, int]:
+    def _restored(
+        self, spec: ClusterSpec, worker: int, state: Stored | None, parts: WorkerParts
+    ) -> tuple[SamplingWorker, int]:
         if not isinstance(state, PartitionState):
             raise UsageError(
                 f"[sampling {worker}] expected a state to start from, got none; write the start states first"
             )
         self._ids = state.named(spec.schema)
-        return SamplingWorker(spec, worker, int(state.owners.max()) + 1, state), state.inbox
+        workers = int(state.owners.max()) + 1
+        return SamplingWorker(spec, worker, workers, state, threads=parts.threads), state.inbox
 
     def turn(self) -> bool:
-        """Goes on as far as possible without waiting; whether there was anything to do."""
-        self.heartbeat()
+        """As the class says."""
         if self.has_moved:
             return False
         messages = self._inbox.read()
@@ -270,16 +271,17 @@ class ServingLoop(_Loop[ServingWorker]):
 
     role = 1
 
-    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[ServingWorker, int]:
-        made = ServingWorker(spec, worker)
+    def _restored(
+        self, spec: ClusterSpec, worker: int, state: Stored | None, parts: WorkerParts
+    ) -> tuple[ServingWorker, int]:
+        made = ServingWorker(spec, worker, tables=parts.tables)
         if not isinstance(state, Served):
             return made, 0
         made.restore(state.push)
         return made, state.inbox
 
     def turn(self) -> bool:
-        """Takes what has arrived; whether there was anything."""
-        self.heartbeat()
+        """As the class says."""
         messages = self._inbox.read()
         wanted = False
         for message in messages:
