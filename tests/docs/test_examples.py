@@ -9,6 +9,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
 LAST_WORDS = {
     "median": "median 20.0",
+    "cluster": "the bits of one engine: True",
     "amounts": "[90.0, 4.5, 12.0",
     "ecommerce": "every sample equals a scan of the graph at version",
     "fraud_alerts": "accounts flagged at version",

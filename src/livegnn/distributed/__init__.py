@@ -4,16 +4,7 @@ cluster/: the exact engine over many workers, lg.Cluster (docs/distributed.md).
 partition/: which part each vertex is of, for all of them (docs/partitions.md).
 sampling_host/: sampling and serving workers as Ray actors, SampleCluster (docs/sampling-workers.md).
 Training: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is; continuous.py, rounds
-over a live graph; ray_group.py, Ray's workers; threads.py, the same in threads. docs/distributed-training.md has the
-rules.
-"""
-everal processes and hosts (livegnn[distributed]).
-
-SampleCluster (sampling_host/): sampling and serving workers as Ray actors.
-
-Training: one process a worker; samples and rows come from their owners. layout.py: who holds what; exchange.py: how
-workers talk; trainer.py: what a step is. launch.py starts processes; threads.py runs the same in threads.
-docs/distributed-training.md has the rules.
+over a live graph; ray_group.py, Ray's workers; threads.py, the same in threads (docs/distributed-training.md).
 """
 
 from livegnn.distributed.continuous import ContinuousClusterTrainer

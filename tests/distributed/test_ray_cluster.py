@@ -1,0 +1,65 @@
+"""lg.Cluster on Ray: what the simulation shows of threads, with processes that are killed and paused."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from livegnn.distributed.cluster.ray_crew import RayCrew
+from livegnn.testing import streams
+from livegnn.testing.models import random_model
+
+TIMEOUT_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def crew(ray_cluster):
+    made = RayCrew(2, timeout_s=TIMEOUT_S)
+    yield made
+    made.close()
+
+
+def pair(crew, seed, **options):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, family="gcn", depth=2, weighted=True)
+    graph, mirror = streams.random_graph(rng, model.input_width, True, vertices=40)
+    engine = lg.Engine(model, graph, threads=1)
+    return engine, lg.Cluster(model, graph, 2, crew=crew, **options), mirror, rng
+
+
+def test_that_workers_on_ray_have_the_bits_of_one_engine_and_come_back(crew):
+    engine, cluster, mirror, rng = pair(crew, 4, partition="metis", snapshot_batches=3)
+    for batch in range(8):
+        updates = streams.random_batch(rng, mirror, 20)
+        engine.apply(updates)
+        if batch in (2, 5):
+            os.kill(crew.processes()[batch % 2], signal.SIGKILL)
+        cluster.apply(updates)
+        assert cluster.state_digest() == engine.state_digest(), batch
+    cluster.verify()
+    updates = streams.random_batch(rng, mirror, 5)
+    with engine.what_if(updates) as want, cluster.what_if(updates) as got:
+        ids = want.vertices.tolist()
+        np.testing.assert_array_equal(got.embeddings(ids), want.embeddings(ids))
+    ids = np.flatnonzero(engine.graph.host.store.live())
+    np.testing.assert_array_equal(cluster.predict(ids), engine.predict(ids))
+    report = cluster.report()
+    assert sum(facts["vertices"] for facts in report) == len(ids)
+    assert all(facts["bytes"] > 0 for facts in report)
+
+
+def test_that_a_paused_worker_is_replaced(ray_cluster):
+    crew = RayCrew(2, timeout_s=4.0)
+    engine, cluster, mirror, rng = pair(crew, 9, partition="ldg")
+    for batch in range(3):
+        updates = streams.random_batch(rng, mirror, 10)
+        engine.apply(updates)
+        paused = crew.processes()[0]
+        if batch == 1:
+            os.kill(paused, signal.SIGSTOP)
+        cluster.apply(updates)
+        assert cluster.state_digest() == engine.state_digest(), batch
+    assert paused != crew.processes()[0] or batch != 1
+    cluster.close()
