@@ -46,7 +46,5 @@ if __name__ == "__main__":  # Ray's workers import this file
             changes = cluster.apply(updates)
             print(f"version {changes.version}: {len(changes)} outputs changed")
         for worker, facts in enumerate(cluster.report()):
-            print(
-                f"worker {worker}: {facts['vertices']} vertices, {facts['ghosts']} ghosts, {facts['bytes']:,} bytes sent"
-            )
+            print(f"worker {worker}: {facts['vertices']} vertices, {facts['ghosts']} ghosts, {facts['bytes']:,} bytes")
         print(f"the bits of one engine: {cluster.state_digest() == engine.state_digest()}")
