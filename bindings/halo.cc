@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -104,6 +105,46 @@ nb::typed<nb::list, nb::typed<nb::list, nb::bytes>> parcels_of_start(const Engin
   return rounds;
 }
 
+// How global slots and the part's own are turned into each other, and whose they are.
+void bind_names(nb::class_<Halo>& halo) {
+  halo.def(
+          "locals",
+          [](const Halo& h, Ids globals) {
+            return make_array(column_of<std::int64_t>(std::span(globals.data(), globals.size()),
+                                                      [&](std::int64_t slot) { return h.local_of(slot); }));
+          },
+          array("slots"))
+      .def("globals",
+           [](const Halo& h) { return make_array(std::vector<std::int64_t>(h.globals().begin(), h.globals().end())); })
+      .def("ghosts",
+           [](const Halo& h) {
+             std::vector<std::uint8_t> flags;
+             for (std::size_t v = 0; v < h.globals().size(); ++v)
+               flags.push_back(h.is_ghost(static_cast<VertexId>(v)) ? 1 : 0);
+             return make_array(std::move(flags));
+           })
+      .def("name_of", &Halo::name_of, "slot"_a)
+      .def(
+          "own",
+          [](const Halo& h, Ids slots) {
+            std::vector<std::int64_t> own;
+            for (std::size_t i = 0; i < slots.size(); ++i) {
+              const auto v = static_cast<VertexId>(slots.data()[i]);
+              if (!h.is_ghost(v)) own.push_back(h.global_of(v));
+            }
+            std::sort(own.begin(), own.end());  // one that was removed and added again has two slots
+            own.erase(std::unique(own.begin(), own.end()), own.end());
+            return make_array(std::move(own));
+          },
+          "Global slots, ascending, of those of these slots that are this part's own.", array("slots"))
+      .def_prop_ro("next_edge_id", &Halo::next_edge_id)
+      .def("owners", [](const Halo& h) {
+        std::vector<std::uint16_t> owners;
+        for (std::int64_t slot = 0; slot < h.global_count(); ++slot) owners.push_back(h.owner_of(slot));
+        return make_array(std::move(owners));
+      });
+}
+
 }  // namespace
 
 void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
@@ -113,8 +154,8 @@ void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
 }
 
 void bind_halo(nb::module_& m) {
-  nb::class_<Halo>(m, "Halo", "One part of a graph that is cut over several engines.")
-      .def(
+  nb::class_<Halo> halo(m, "Halo", "One part of a graph that is cut over several engines.");
+  halo.def(
           "__init__",
           [](Halo* made, int parts, int part, Sending swap) {
             new (made) Halo(parts, part, swap_through(std::move(swap)));
@@ -147,29 +188,6 @@ void bind_halo(nb::module_& m) {
           },
           "A round that says nothing but that this part goes on.")
       .def(
-          "locals",
-          [](const Halo& h, Ids globals) {
-            return make_array(column_of<std::int64_t>(std::span(globals.data(), globals.size()),
-                                                      [&](std::int64_t slot) { return h.local_of(slot); }));
-          },
-          array("slots"))
-      .def("globals",
-           [](const Halo& h) { return make_array(std::vector<std::int64_t>(h.globals().begin(), h.globals().end())); })
-      .def("ghosts",
-           [](const Halo& h) {
-             std::vector<std::uint8_t> flags;
-             for (std::size_t v = 0; v < h.globals().size(); ++v)
-               flags.push_back(h.is_ghost(static_cast<VertexId>(v)) ? 1 : 0);
-             return make_array(std::move(flags));
-           })
-      .def_prop_ro("next_edge_id", &Halo::next_edge_id)
-      .def("owners",
-           [](const Halo& h) {
-             std::vector<std::uint16_t> owners;
-             for (std::int64_t slot = 0; slot < h.global_count(); ++slot) owners.push_back(h.owner_of(slot));
-             return make_array(std::move(owners));
-           })
-      .def(
           "graph_digest",
           [](const Halo& h, const GraphStore& store) {
             GilRelease release;
@@ -182,6 +200,7 @@ void bind_halo(nb::module_& m) {
         return counts_of<&W::rounds, &W::bytes, &W::introductions, &W::factors, &W::source_rows, &W::sum_rows>(
             h.counts);
       });
+  bind_names(halo);
 }
 
 }  // namespace livegnn

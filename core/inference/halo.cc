@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <unordered_set>
 
 #include "inference/vertex_lists.h"
@@ -12,6 +13,11 @@ namespace livegnn {
 namespace {
 
 std::uint64_t bit_of(int part) { return std::uint64_t{1} << part; }
+
+bool is_of_edge(UpdateKind kind) {
+  return kind == UpdateKind::AddEdge || kind == UpdateKind::RemoveEdge || kind == UpdateKind::SetWeight ||
+         kind == UpdateKind::SetEdgeAttr;
+}
 
 std::string subject_of(const Update& update) {
   static constexpr const char* kNames[] = {"add_edge",      "remove_edge",  "remove_edges_before", "set_weight",
@@ -26,6 +32,7 @@ std::string subject_of(const Update& update) {
   facts.subject = subject_of(update);
   facts.update = static_cast<std::int64_t>(place);
   if (vertex >= 0) facts.vertex = vertex;
+  if (is_of_edge(update.kind)) facts.edge = {update.u, update.v};
   throw Error(kind, facts);
 }
 
@@ -33,11 +40,6 @@ std::string subject_of(const Update& update) {
   refuse(ErrorKind::VertexUnknown, update, place, "a live vertex",
          std::to_string(global) + (was ? ", which was removed" : ", which there has never been"),
          was ? "add the vertex again first" : "add the vertex first", global);
-}
-
-bool is_of_edge(UpdateKind kind) {
-  return kind == UpdateKind::AddEdge || kind == UpdateKind::RemoveEdge || kind == UpdateKind::SetWeight ||
-         kind == UpdateKind::SetEdgeAttr;
 }
 
 void copy_row(const UpdateBuffer& batch, const Update& update, Update& kept, UpdateBuffer& to) {
@@ -166,6 +168,12 @@ void Halo::drop_local(std::int64_t global) {
   locals_[at(global)] = kNoVertex;
 }
 
+std::int64_t Halo::name_of(VertexId v) const {
+  const auto found =
+      std::find_if(taken_back_.begin(), taken_back_.end(), [&](const auto& each) { return each.first == v; });
+  return found != taken_back_.end() ? found->second : v >= 0 && at(v) < globals_.size() ? global_of(v) : -1;
+}
+
 VertexId Halo::departed(std::int64_t global) const {
   const auto found = std::find_if(freed_.begin(), freed_.end(), [&](VertexId v) { return global_of(v) == global; });
   return found == freed_.end() ? kNoVertex : *found;
@@ -177,10 +185,9 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
   invariant(!open_, "a batch is at work already");
   kept_ = {};
   kept_.slots = globals_.size();
-  kept_.free[0] = free_[0];
-  kept_.free[1] = free_[1];
   kept_.next_edge_id = next_edge_id_;
   freed_.clear();
+  taken_back_.clear();
   for (auto* lists : {&first_out_, &first_in_}) {
     for (auto& list : *lists) list.clear();
   }
@@ -281,7 +288,10 @@ void Halo::take_edge(const UpdateBuffer& batch, std::size_t place, PartBatch& ou
   const Update& update = batch.updates()[place];
   Update kept = update;
   const bool adds = update.kind == UpdateKind::AddEdge;
-  if (adds) kept.edge_id = next_edge_id_++;
+  if (adds) {
+    if (update.edge_id == kNoEdge) kept.edge_id = next_edge_id_;
+    next_edge_id_ = std::max(next_edge_id_, kept.edge_id + 1);  // the store refuses one that is too small
+  }
   bool mine = false, away = false;
   for (const std::int64_t end : {update.u, update.v}) {
     const std::uint16_t owner = owner_of(end);
@@ -324,16 +334,19 @@ void Halo::roll_back() {
     out_at_[at(it->first)] = it->second.first;
     in_at_[at(it->first)] = it->second.second;
   }
+  for (std::size_t v = kept_.slots; v < globals_.size(); ++v)
+    taken_back_.push_back({static_cast<VertexId>(v), globals_[v]});
   for (auto it = kept_.globals.rbegin(); it != kept_.globals.rend(); ++it) {
-    globals_[at(it->first)] = it->second;
-    slot_owners_[at(it->first)] = owner_of(it->second);
+    const VertexId v = it->first;
+    taken_back_.push_back({v, global_of(v)});
+    free_[is_ghost(v) ? 1 : 0].push_back(v);  // in the order in which they were
+    globals_[at(v)] = it->second;
+    slot_owners_[at(v)] = owner_of(it->second);
   }
   globals_.resize(kept_.slots);
   slot_owners_.resize(kept_.slots);
   out_at_.resize(kept_.slots);
   in_at_.resize(kept_.slots);
-  free_[0] = std::move(kept_.free[0]);
-  free_[1] = std::move(kept_.free[1]);
   next_edge_id_ = kept_.next_edge_id;
   freed_.clear();
   for (auto* lists : {&first_out_, &first_in_}) {
@@ -355,7 +368,13 @@ Parcels Halo::swap(Parcels parcels) {
     counts.bytes += static_cast<std::int64_t>(parcel.size());
   }
   ++counts.rounds;
-  Parcels got = swap_(std::move(parcels));
+  Parcels got;
+  try {
+    got = swap_(std::move(parcels));
+  } catch (...) {
+    failed_ = open_;  // the wire is broken: a round that says so would be, too
+    throw;
+  }
   invariant(static_cast<int>(got.size()) == parts_, "a parcel from each part");
   for (int part = 0; part < parts_; ++part) {
     if (part == part_) continue;
@@ -392,7 +411,7 @@ void Halo::reduce_max(std::span<float> values) {
     if (part == part_) continue;
     WireReader(got[at(part)]).bytes(other.data(), values.size_bytes());
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (!(other[i] <= values[i])) values[i] = other[i];  // NaN, too
+      if (other[i] > values[i] || std::isnan(other[i])) values[i] = other[i];  // NaN wins, everywhere
     }
   }
 }

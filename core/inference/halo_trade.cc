@@ -122,6 +122,13 @@ void HaloTrade::begin(const BatchDelta& delta) {
       if (stale_of(static_cast<int>(k), v) != 0) mark_stale(static_cast<int>(k), v, ~std::uint64_t{0}, false);
     }
   }
+  for (const VertexId v : delta.vertices_added) {  // nor may its row be out of range along a heavier edge
+    if (!halo_.is_ghost(v)) continue;
+    for (const auto& tables : tables_) {
+      for (const int t : tables)
+        std::fill_n(work_.state.stored[at(t)].row(v), work_.source().stored[at(t)].width, 0.0f);
+    }
+  }
   first_.clear();
   for (int part = 0; part < halo_.parts(); ++part) {
     for (const auto* list : {&halo_.first_out(part), &halo_.first_in(part)}) {

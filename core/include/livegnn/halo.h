@@ -79,6 +79,8 @@ class Halo {
   // A bit for each part that has, or had, an end of an edge of v: out_at where v is the source.
   std::uint64_t out_at(VertexId v) const { return out_at_[static_cast<std::size_t>(v)]; }
   std::uint64_t in_at(VertexId v) const { return in_at_[static_cast<std::size_t>(v)]; }
+  // The global slot of a slot of the batch that was taken back last, or of one that there is; -1: neither.
+  std::int64_t name_of(VertexId v) const;
   VertexId departed(std::int64_t global) const;  // the slot of one that the batch at work removes
   // This part's vertices whose bit of a part the batch at work has set first; sent: edges leave them.
   const std::vector<VertexId>& first_out(int part) const { return first_out_[static_cast<std::size_t>(part)]; }
@@ -107,7 +109,6 @@ class Halo {
     std::vector<std::pair<VertexId, std::pair<std::uint64_t, std::uint64_t>>> bits;
     std::vector<std::pair<VertexId, std::int64_t>> globals;  // of slots that were taken again
     std::size_t slots = 0;
-    std::vector<VertexId> free[2];
     EdgeId next_edge_id = 0;
   };
   struct Plan;
@@ -130,7 +131,8 @@ class Halo {
   std::vector<std::vector<VertexId>> first_out_, first_in_;
   // Slots that may be taken again, by an own vertex and by a ghost: rows of a ghost's slot are not kept up to date.
   std::vector<VertexId> free_[2];
-  std::vector<VertexId> freed_;  // they may, after the batch at work
+  std::vector<std::pair<VertexId, std::int64_t>> taken_back_;  // slots of the last batch that was, with their names
+  std::vector<VertexId> freed_;                                // they may, after the batch at work
   EdgeId next_edge_id_ = 0;
   Kept kept_;
   bool undirected_ = false;

@@ -8,6 +8,7 @@ the whole graph. A batch that any part refuses is taken back by all.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -107,15 +108,20 @@ class EnginePart:
         except BaseException as error:
             self._give_up()
             if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
-                raise self._renamed(error, places) from error
+                raise self._renamed(error, batch, places) from error
             raise
         self.halo.commit()
         return self._changes(changes)
 
-    def _give_up(self) -> None:
-        """Goes back, where the others still wait for this part with their knowledge."""
+    def _give_up(self, view: Any = None) -> None:
+        """Goes back; where the others still wait for this part, they learn it.
+
+        view: an open what_if.
+        """
         with contextlib.suppress(WorkerUnavailable):  # the wire may be what failed
             self.halo.fail()
+        if view is not None:
+            view.close()
         self.halo.roll_back()
 
     def _changes(self, changes: Any) -> PartChanges:
@@ -123,22 +129,28 @@ class EnginePart:
         return PartChanges(slots, changes.stages(), changes.seconds())
 
     def _own_globals(self, slots: Int64Array) -> Int64Array:
-        own = slots[self.halo.ghosts()[slots] == 0]
-        found: Int64Array = np.sort(self.halo.globals()[own])
+        found: Int64Array = self.halo.own(slots)
         return found
 
-    def _renamed(self, error: UpdateError, places: Int64Array | None) -> LiveGnnError:
+    def _renamed(self, error: UpdateError, batch: BatchColumns, places: Int64Array | None) -> LiveGnnError:
         """The error in slots of the whole graph, with the place of its update in the whole batch."""
         if places is None:  # the halo names them so itself
             return error
-        facts = error.facts()
-        names = self.halo.globals()
+        facts, name_of = error.facts(), self.halo.name_of  # it knows those of the batch, too
         if "update" in facts:
-            facts["update"] = int(places[facts["update"]])
-        if isinstance(vertex := facts.get("vertex"), int) and vertex < len(names):
-            facts["vertex"] = int(names[vertex])
+            place = facts["update"] = int(places[facts["update"]])
+            ends = [str(batch[end][place]) for end in ("u", "v") if batch[end][place] >= 0]
+            if "subject" in facts and ends:
+                facts["subject"] = f"{facts['subject'].split()[0]} {' -> '.join(ends)}"
+        if isinstance(vertex := facts.get("vertex"), int):
+            name = facts["vertex"] = name_of(vertex)
+            for text in ("expected", "got"):
+                if text in facts:
+                    facts[text] = re.sub(rf"\bvertex {vertex}\b", f"vertex {name}", facts[text])
+            if facts.get("got", "").startswith(f"{vertex},"):
+                facts["got"] = f"{name}{facts['got'][len(str(vertex)) :]}"
         if edge := facts.get("edge"):
-            facts["edge"] = (int(names[int(edge[0])]), int(names[int(edge[1])]))
+            facts["edge"] = (name_of(int(edge[0])), name_of(int(edge[1])))
         return type(error)(**facts)
 
     # ---- reading: of this part's own vertices, by slots of the whole graph
@@ -186,14 +198,16 @@ class EnginePart:
         close_what_if() ends it. Raises: as apply().
         """
         places: Int64Array | None = None
+        view: Any = None
         try:
             self.halo.set_owners(owners.first, owners.owners)
             mine, places = self.halo.take(_buffer_of(batch), self.store)
             view = _native.NativeWhatIf(self.store, self.native, mine)
+            self.halo.agree()  # a part may have failed after its last round
         except BaseException as error:
-            self._give_up()
+            self._give_up(view)
             if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
-                raise self._renamed(error, places) from error
+                raise self._renamed(error, batch, places) from error
             raise
         return view, PartChanges(self._own_globals(self.native.staged_vertices()), [], (0.0, 0.0, 0.0))
 

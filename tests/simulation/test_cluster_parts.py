@@ -1,0 +1,113 @@
+"""Parts of a cut graph, on a wire that loses, doubles and reorders, have the bits of one engine after every batch."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from livegnn.distributed.cluster.simulated import WireFaults
+from livegnn.testing.edge_models import EDGE_FAMILIES, graph_columns
+from livegnn.testing.models import FAMILIES, random_model
+from tests.simulation.cluster_parts import SCHEMES, PartsOfOne
+from tests.simulation.plain_streams import random_plain_batch, random_plain_graph
+
+SEEDS = st.integers(0, 2**32 - 1)
+SOAK = 20  # times as many examples
+
+
+def examples(count):
+    """So many in `make test`, with fixed seeds; more and fresh ones in a soak."""
+    return settings(max_examples=count * (SOAK if os.environ.get("LIVEGNN_HYPOTHESIS") == "soak" else 1))
+
+
+def run(seed, parts, *, scheme=None, batches=5, size=13, family=None, faults=None, **options):
+    """A random model on a random graph through random batches. Returns: the parts."""
+    rng = np.random.default_rng(seed)
+    weighted = bool(rng.integers(2))
+    against = (False, True, None)[rng.integers(3)]
+    model = random_model(rng, family=family, weighted=weighted, on_edges=bool(rng.integers(2)), reversed=against)
+    kinds = graph_columns(model)
+    options = {"weighted": weighted or bool(rng.integers(3) == 0), "hubs": 0, **kinds, **options}
+    graph = random_plain_graph(rng, model.input_width, **options)
+    scheme = SCHEMES[rng.integers(len(SCHEMES))] if scheme is None else scheme
+    world = PartsOfOne(model, graph, parts, seed, scheme=scheme, faults=faults)
+    world.check("at first")
+    for number in range(batches):
+        batch = random_plain_batch(rng, graph, int(rng.integers(1, size + 1)), kinds.get("types", 0), options["hubs"])
+        world.apply(batch)
+        world.check(f"seed {seed}, after batch {number}", audits=number % 3 == 2)
+    return world
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@examples(4)
+@given(seed=SEEDS)
+def test_parts_have_the_bits_of_one_engine(parts, scheme, seed):
+    run(seed, parts, scheme=scheme)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *EDGE_FAMILIES])
+@examples(3)
+@given(seed=SEEDS)
+def test_every_family(family, seed):
+    run(seed, 3, family=family)
+
+
+@examples(30)
+@given(
+    seed=SEEDS,
+    undirected=st.booleans(),
+    simple=st.booleans(),
+    timed=st.booleans(),
+    half=st.booleans(),
+)
+def test_every_kind_of_graph(seed, undirected, simple, timed, half):
+    feature_dtype = np.float16 if half else None
+    run(seed, 3, undirected=undirected, simple=simple, timed=timed, feature_dtype=feature_dtype)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_stream(seed):
+    world = run(seed, 4, batches=40)
+    counts = world.parts[0].halo.counts()
+    assert counts["rounds"] > 80
+    assert counts["bytes"] > 0
+
+
+SUMS = ("gcn", "gcn_plain", "graph_conv", "sage", "gin", "sgc", "appnp", "cheb")
+
+
+@pytest.mark.parametrize("family", SUMS)
+@examples(5)
+@given(seed=SEEDS)
+def test_sums_into_hubs(family, seed):
+    """Where many sources have few destinations elsewhere, sums cross and sources are stale."""
+    run(seed, 3, family=family, batches=8, size=40, hubs=3)
+
+
+def test_both_ways_are_taken():
+    """Sums and source rows cross: else the tests above show little."""
+    found = [run(seed, 3, family=SUMS[seed % len(SUMS)], batches=8, size=40, hubs=3) for seed in range(16)]
+    counts = [part.halo.counts() for world in found for part in world.parts]
+    for name in ("source_rows", "sum_rows", "introductions", "factors"):
+        assert sum(each[name] for each in counts) > 50, name
+    assert sum(each["sum_rows"] for each in counts) > 200
+    assert any(world.network.counts["ahead"] for world in found)
+
+
+@pytest.mark.parametrize("faults", [WireFaults(0.0, 0.0, 0.0), WireFaults(0.6, 0.3, 0.3)])
+def test_the_wire_changes_nothing(faults):
+    """What parts send is a function of the batches."""
+    calm = run(7, 4, scheme="hash", batches=6)
+    other = run(7, 4, scheme="hash", batches=6, faults=faults)
+    assert [part.halo.counts() for part in calm.parts] == [part.halo.counts() for part in other.parts]
+    assert calm.digests() == other.digests()
+    assert (other.network.counts["lost"] > 0) == (faults.lost > 0)
+
+
+def test_a_seed_makes_one_run():
+    first, second = (run(11, 4, batches=3).network.counts for _ in range(2))
+    assert first == second
