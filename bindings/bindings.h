@@ -21,6 +21,7 @@ void bind_engine(nanobind::module_& m);               // engine.cc: the engine a
 void bind_explain(nanobind::class_<Engine>& engine);  // explain.cc: what explanations read
 void bind_sampling(nanobind::module_& m);             // sampling.cc: tables of samples
 void bind_sampling_workers(nanobind::module_& m);     // sampling_workers.cc: partitions, subscriptions, serving tables
+void bind_partitions(nanobind::module_& m);           // partitions.cc: parts for vertices of a stream
 void bind_temporal(nanobind::module_& m);             // temporal.cc: temporal sampling, and pins
 void bind_arrivals(nanobind::module_& m);             // arrivals.cc: what batches brought
 void bind_feature_cache(nanobind::module_& m);  // feature_cache.cc: feature caches, and the rows that batches change

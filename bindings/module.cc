@@ -62,6 +62,7 @@ NB_MODULE(_core, m) {
   livegnn::bind_sampling(m);
   livegnn::bind_sampling_workers(m);
   livegnn::bind_arrivals(m);
+  livegnn::bind_partitions(m);
   livegnn::bind_temporal(m);
   livegnn::bind_feature_cache(m);
 }

@@ -431,6 +431,19 @@ class Arrivals(BatchFollower):
     def take(self) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64], NDArray[numpy.int64], NDArray[numpy.int64], NDArray[numpy.int64], NDArray[numpy.int64], NDArray[numpy.int64]]: ...
     def count(self) -> int: ...
 
+NO_PART: int = 65535
+
+class StreamRule(enum.Enum):
+    Ldg = 0
+    Fennel = 1
+
+class StreamOptions:
+    def __init__(self, *, rule: StreamRule, slack: float, edges_per_load: float, expected: int) -> None: ...
+
+def undirected_lists(src: NDArray[numpy.int64], dst: NDArray[numpy.int64], vertices: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.int32]]: ...
+
+def place_vertices(options: StreamOptions, lists: tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.int32]], order: NDArray[numpy.int32], weights: NDArray[numpy.int64], parts: NDArray[numpy.uint16], loads: NDArray[numpy.int64]) -> tuple[NDArray[numpy.uint16], NDArray[numpy.int64]]: ...
+
 def row_without_time(times: NDArray[numpy.int64]) -> int: ...
 
 class TemporalPin(BatchFollower):

@@ -9,6 +9,17 @@ from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRow
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.partition import (
+    Newcomers,
+    PartitionReport,
+    Rebalancer,
+    VertexParts,
+    fennel,
+    hashed,
+    ldg,
+    metis,
+    repartition,
+)
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
@@ -22,13 +33,22 @@ __all__ = [
     "DistributedTrainer",
     "Exchange",
     "Layout",
+    "Newcomers",
     "Partition",
+    "PartitionReport",
+    "Rebalancer",
     "RemoteEdgeRows",
     "RemoteSampler",
     "RemoteVertexRows",
     "ThreadExchange",
     "TorchExchange",
+    "VertexParts",
+    "fennel",
+    "hashed",
     "launch",
+    "ldg",
+    "metis",
+    "repartition",
     "run_threads",
     "train",
 ]
