@@ -23,10 +23,11 @@ KINDS = ("gcn", "sage")
 PARTS = 16
 SHAPES_OF_RUNS = {
     "arxiv-like": {1: (0, 60), 100: (0, 10), 1000: (0, 4)},
-    "products-shaped-150k": {1: (0, 20), 100: (0, 4), 1000: (0, 2)},
+    "products-shaped-150k": {1: (0, 20), 25: (0, 4), 100: (0, 3), 250: (0, 3), 1000: (0, 2)},
     "tiny": {1: (0, 5), 100: (0, 2)},
 }
-RC_ASKED = {1: 200, 100: 200, 1000: 70}  # times fewer bytes
+# Times fewer bytes. 250 updates are to products-shaped-150k what 1000 are to products-like-small, four times as large.
+RC_ASKED = {1: 200, 25: 200, 100: 200, 250: 70, 1000: 70}
 ROWS_ASKED = {"arxiv-like": 0.8, "products-shaped-150k": 0.15}  # of RIPPLE's
 BYTES_ASKED = {"arxiv-like": 1.0, "products-shaped-150k": 0.2}
 COUNTED = (
