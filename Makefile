@@ -19,7 +19,7 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native docs wheel release bench bench-families bench-sampling bench-temporal bench-service zoo soak check stub format clean
+.PHONY: help demo test test-native docs wheel release bench bench-families bench-sampling bench-temporal bench-service bench-cluster zoo soak check stub format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -61,6 +61,9 @@ bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of 
 
 bench-service: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of a deployment and its service; a few minutes
 	@$(BIN)/python -m benchmarks service $(ARGS)
+
+bench-cluster: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine over parts: bytes, time, a cost model; tens of minutes
+	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 zoo: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## public network classes by from_pyg; LIVEGNN_ZOO names the folder of their checkouts
 	@$(BIN)/python -m benchmarks.zoo $(ARGS)

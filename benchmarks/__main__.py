@@ -55,7 +55,20 @@ SERVICE_TABLES = (  # `make bench-service`
     "service_subscribers",
     "service_recovery",
 )
-SETS = {"families": FAMILY_TABLES, "sampling": SAMPLING_TABLES, "temporal": TEMPORAL_TABLES, "service": SERVICE_TABLES}
+CLUSTER_TABLES = (  # `make bench-cluster`
+    "cluster_wire",
+    "cluster_time",
+    "cluster_model",
+    "cluster_hosts",
+)
+SETS = {
+    "families": FAMILY_TABLES,
+    "sampling": SAMPLING_TABLES,
+    "temporal": TEMPORAL_TABLES,
+    "service": SERVICE_TABLES,
+    "cluster": CLUSTER_TABLES,
+}
+AREAS = ("sampling", "temporal", "service", "cluster")  # packages of their own
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -86,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
 def module_of(table: str) -> str:
     """`sampling_ingest` is benchmarks.sampling.ingest; a table without a prefix is one of the engine's."""
     area, _, rest = table.partition("_")
-    return f"benchmarks.{area}.{rest}" if area in ("sampling", "temporal", "service") else f"benchmarks.engine.{table}"
+    return f"benchmarks.{area}.{rest}" if area in AREAS else f"benchmarks.engine.{table}"
 
 
 def _command(parsed: argparse.Namespace) -> str:

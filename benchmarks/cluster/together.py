@@ -1,0 +1,88 @@
+"""All parts in one process, a thread each: parcels change hands at a barrier. For counts, not for speed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from benchmarks.cluster.world import ClusterWorld
+from livegnn.distributed.cluster.part import EnginePart, Newcomers
+
+T = TypeVar("T")
+_WORD = (1 << 64) - 1
+
+
+class BarrierNetwork:
+    """Where the threads meet. It knows no part: a part keeps its swap for ever, and is to go when it is let go."""
+
+    def __init__(self, parts: int) -> None:
+        self._box: list[list[bytes]] = [[] for _ in range(parts)]
+        self.barrier = threading.Barrier(parts)
+
+    def swap_of(self, part: int) -> Callable[[list[bytes]], list[bytes]]:
+        """What a part sends through."""
+
+        def swap(parcels: list[bytes]) -> list[bytes]:
+            self._box[part] = parcels
+            self.barrier.wait()
+            got = [b"" if sender == part else sent[part] for sender, sent in enumerate(self._box)]
+            self.barrier.wait()
+            return got
+
+        return swap
+
+
+class Together:
+    """The parts of a world's graph."""
+
+    def __init__(self, world: ClusterWorld, parts: int) -> None:
+        self.count = parts
+        self._network = BarrierNetwork(parts)
+        program = world.program()
+        arrays = world.cut(parts)
+        self._none = Newcomers(len(arrays[0].owners), np.empty(0, np.uint16))
+        self.parts = self._each(lambda i: EnginePart(arrays[i], program, self._network.swap_of(i)))
+
+    def apply(self, columns: dict[str, Any]) -> tuple[list[float], int]:
+        """Seconds of processor time by part, and the edges that all parts worked along."""
+
+        def one(part: int) -> tuple[float, int]:
+            begin = time.thread_time()
+            changes = self.parts[part].apply(columns, self._none)
+            return time.thread_time() - begin, sum(stage["edges"] for stage in changes.stages)
+
+        found = self._each(one)
+        return [seconds for seconds, _ in found], sum(edges for _, edges in found)
+
+    def counts(self) -> dict[str, int]:
+        """What all parts have sent since they were made; rounds are one part's."""
+        each = [dict(part.halo.counts()) for part in self.parts]
+        return {name: sum(c[name] for c in each) if name != "rounds" else each[0][name] for name in each[0]}
+
+    def digest(self) -> int:
+        """As one engine's."""
+        return sum(part.digests()[1] for part in self.parts) & _WORD
+
+    def _each(self, work: Callable[[int], T]) -> list[T]:
+        found: dict[int, T] = {}
+        failed: list[BaseException] = []
+
+        def run(part: int) -> None:
+            try:
+                found[part] = work(part)
+            except BaseException as error:
+                failed.append(error)
+                self._network.barrier.abort()
+
+        threads = [threading.Thread(target=run, args=(part,)) for part in range(self.count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failed:
+            raise next((e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0])
+        return [found[part] for part in range(self.count)]
