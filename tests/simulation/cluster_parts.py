@@ -7,7 +7,7 @@ import numpy as np
 import livegnn as lg
 from livegnn import _native
 from livegnn.distributed.cluster.cut import cut
-from livegnn.distributed.cluster.part import EnginePart, NewOwners
+from livegnn.distributed.cluster.part import NewOwners, PartEngine
 from livegnn.distributed.cluster.simulated import SimulatedNetwork
 from livegnn.distributed.partition import hashed, ldg, metis
 from livegnn.inference import hetero as over_types
@@ -43,7 +43,7 @@ class PartsOfOne:
         program = compile_model(fitted.output, split=True, codes=over_types.codes_of(model, graph))
         arrays = cut(graph, self.owners, parts)
         self.parts = []
-        self.parts = self.all(lambda rank: EnginePart(arrays[rank], program, self.network.swap(rank)))
+        self.parts = self.all(lambda rank: PartEngine(arrays[rank], program, self.network.swap(rank)))
 
     def each(self, work):
         """work(rank) as every part, at once; what each returns or raises."""

@@ -19,7 +19,7 @@ from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
-from livegnn.distributed.cluster.worker import Refused, refusal_of
+from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.partition import (
     NewcomerRule,
     Newcomers,
@@ -53,7 +53,7 @@ _MASK = 2**64 - 1
 _log = logging.getLogger("livegnn")
 
 
-class _Batch(NamedTuple):
+class _NumberedBatch(NamedTuple):
     version: int
     columns: BatchColumns
     owners: NewOwners
@@ -165,7 +165,7 @@ class Cluster(Outputs, Consumer):
         self.model, self.workers = model, workers
         self._snapshot_batches = snapshot_batches
         self._handles: list[ClusterHandle] = []
-        self._batches: dict[int, _Batch] = {}  # since the snapshot
+        self._batches: dict[int, _NumberedBatch] = {}  # since the snapshot
         self._answers: list[PartChanges] = []
         self._closed = False
         self._reading = threading.RLock()  # one call to the workers at a time
@@ -222,7 +222,7 @@ class Cluster(Outputs, Consumer):
         return ClusterWhatIf(self, updates)
 
     def swap(self, model: Model) -> None:
-        """Changes to another model, as Engine.swap: its state is built beside the old one, then all workers switch.
+        """Changes to another model, as Engine.swap: its state is built next to the old one, then all switch.
 
         It is a version without updates, whose changes name every vertex. Raises: as Engine.swap.
         """
@@ -373,7 +373,7 @@ class Cluster(Outputs, Consumer):
 
     def _work(self, columns: BatchColumns, owners: NewOwners) -> None:
         """One batch on all workers; what the directory calls once every log has it."""
-        batch = _Batch(self._version + 1, columns, owners)
+        batch = _NumberedBatch(self._version + 1, columns, owners)
         with self._reading:
             if self._next is not None:
                 return self._swap_workers(batch.version, *self._next)
@@ -400,7 +400,7 @@ class Cluster(Outputs, Consumer):
         self._batches.clear()
         self._answers = self._all([("commit_swap", version)] * self.workers)
 
-    def _applied(self, batch: _Batch) -> list[PartChanges | Refused]:
+    def _applied(self, batch: _NumberedBatch) -> list[PartChanges | PartRefusal]:
         for _ in range(_ATTEMPTS):
             try:
                 return self._crew.call([("apply", *batch)] * self.workers)
@@ -436,7 +436,7 @@ class Cluster(Outputs, Consumer):
         except WorkerUnavailable:
             _log.warning("[cluster] a worker was lost at a snapshot of version %d; it is taken later", self._version)
 
-    def _recover(self, batch: _Batch | None) -> list[PartChanges | Refused] | None:
+    def _recover(self, batch: _NumberedBatch | None) -> list[PartChanges | PartRefusal] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -446,7 +446,7 @@ class Cluster(Outputs, Consumer):
                     raise
         raise AssertionError
 
-    def _recover_once(self, batch: _Batch | None) -> list[PartChanges | Refused] | None:
+    def _recover_once(self, batch: _NumberedBatch | None) -> list[PartChanges | PartRefusal] | None:
         """Brings all workers to one version: those that were lost start again from their snapshots and go through the
         batches since, while the others repeat their rounds. A batch that any worker has made its own stands.
 
@@ -465,7 +465,7 @@ class Cluster(Outputs, Consumer):
             self._crew.call(calls)
             versions = [self._snapshot_version if version < 0 else version for version in versions]
         target = max(*versions, self._version)
-        answers: list[PartChanges | Refused] | None = None
+        answers: list[PartChanges | PartRefusal] | None = None
         for version in range(min(versions) + 1, target + 1):
             one = batch if batch is not None and version == batch.version else self._batches[version]
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]

@@ -1,4 +1,4 @@
-"""EnginePart: the exact engine of one part. It makes no decision of its own: every part is given the same batches in
+"""PartEngine: the exact engine of one part. It makes no decision of its own: every part is given the same batches in
 the same order, and they go through each batch round by round, together (RIPPLE, section 5.3).
 
 Invariant between batches: outputs and aggregates of the part's own vertices are, bit for bit, those of one engine with
@@ -41,7 +41,7 @@ class NewOwners(NamedTuple):
     owners: npt.NDArray[np.uint16]
 
 
-class EnginePart:
+class PartEngine:
     """The engine of one part. All parts make the same calls in the same order; those marked so are rounds.
 
     Args:    arrays: the part.  program: the compiled model, the same everywhere.  swap: sends one parcel to each part

@@ -83,7 +83,7 @@ class SimulatedNetwork:
         self._machines = [RoundMachine(size, rank) for rank in range(size)]
 
     def swap(self, rank: int) -> Swap:
-        """What EnginePart calls for a round; within run() alone."""
+        """What PartEngine calls for a round; within run() alone."""
 
         def one_round(parcels: list[bytes]) -> list[bytes]:
             self._wire += self._machines[rank].begin(parcels)

@@ -16,7 +16,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.distributed.cluster.cut import PartArrays
-from livegnn.distributed.cluster.part import BatchColumns, EnginePart, NewOwners, PartChanges, Swap
+from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.errors import Facts, InvariantBroken, LiveGnnError, UpdateError
 from livegnn.types import AnyArray, Float32Array, Int64Array
@@ -24,7 +24,7 @@ from livegnn.types import AnyArray, Float32Array, Int64Array
 Rounds: TypeAlias = list[list[bytes]]
 
 
-class Refused(NamedTuple):
+class PartRefusal(NamedTuple):
     """Why a worker refuses a batch, in the fields of an error. by_other: because another worker does."""
 
     kind: str
@@ -54,7 +54,7 @@ class PartWorker:
     def __init__(self, swap: Swap, threads: int = 1) -> None:
         self.swap, self._threads = swap, threads
         self.version = -1  # nothing is there yet
-        self._part: EnginePart | None = None
+        self._part: PartEngine | None = None
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, PartSnapshot] = {}  # by version: the newest, and the one before until it is dropped
@@ -62,7 +62,7 @@ class PartWorker:
         self._next: Any = None  # the engine of a swap
 
     @property
-    def part(self) -> EnginePart:
+    def part(self) -> PartEngine:
         """The engine. Raises: InvariantBroken before start()."""
         if self._part is None:
             raise InvariantBroken("invariant broken: a worker without a part was asked")
@@ -85,7 +85,7 @@ class PartWorker:
     ) -> None:
         """Runs the model on the part. scales: none are chosen where some are given."""
         given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
-        self._part = EnginePart(arrays, recipe.program(), self._send, **given)
+        self._part = PartEngine(arrays, recipe.program(), self._send, **given)
         self.version = version
         self._done.clear()
         self._snapshots.clear()
@@ -128,7 +128,7 @@ class PartWorker:
 
     def apply(
         self, version: int, batch: BatchColumns, owners: NewOwners, before_publish: Callable[[], None] | None = None
-    ) -> PartChanges | Refused:
+    ) -> PartChanges | PartRefusal:
         """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed."""
         if version != self.version + 1:
             raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
@@ -136,7 +136,7 @@ class PartWorker:
         try:
             changes = self.part.apply(batch, owners, before_publish)
         except UpdateError as error:
-            return Refused(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
+            return PartRefusal(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
@@ -150,7 +150,7 @@ class PartWorker:
             self.swap(parcels)
         return done.changes
 
-    # ---- a swap: an engine of another model beside the old one; then its snapshot; then it takes over
+    # ---- a swap: an engine of another model next to the old one; then its snapshot; then it takes over
 
     def prepare_swap(self, recipe: Recipe) -> None:
         """Runs the other model; rounds. Again where it is not for the first time."""
@@ -168,12 +168,12 @@ class PartWorker:
 
     # ---- what_if; rounds
 
-    def open_what_if(self, batch: BatchColumns, owners: NewOwners) -> PartChanges | Refused:
+    def open_what_if(self, batch: BatchColumns, owners: NewOwners) -> PartChanges | PartRefusal:
         """Looks at a batch, until close_what_if()."""
         try:
             self._view, changes = self.part.what_if(batch, owners)
         except UpdateError as error:
-            return Refused(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
+            return PartRefusal(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
         return changes
 
     def close_what_if(self) -> None:
@@ -222,11 +222,11 @@ class PartWorker:
         return counts
 
 
-def refusal_of(answers: list[PartChanges | Refused]) -> LiveGnnError | None:
+def refusal_of(answers: list[PartChanges | PartRefusal]) -> LiveGnnError | None:
     """The error of the first update that any worker refuses, or None."""
     from livegnn import errors
 
-    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    refused = [answer for answer in answers if isinstance(answer, PartRefusal)]
     if not refused:
         return None
     own = [each for each in refused if not each.by_other] or refused

@@ -20,7 +20,7 @@ from livegnn.errors import LogConflict, LogUnavailable, UsageError, WorkerUnavai
 from livegnn.graph import Graph, Updates
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.sampling.cluster.coordinator import Coordinator, Who, write_start
-from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
+from livegnn.sampling.cluster.front_end import FrontEnd, SamplingCluster
 from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, check_serving, even_owners, even_serving
 from livegnn.sampling.cluster.runtime import Settings
 from livegnn.sampling.cluster.sizes import SizeRules
@@ -36,7 +36,7 @@ _RETRY_SECONDS = 0.2
 _SETTLE_SECONDS_MAX = 120.0
 
 
-class SampleCluster(Cluster):
+class SampleCluster(SamplingCluster):
     """A cluster of Ray actors behind a graph that writes its history into a log.
 
     Args:    folder: for states, seen by all hosts; a cluster that is there goes on, with other settings, log_options
@@ -161,14 +161,14 @@ class SampleCluster(Cluster):
     # ---- workers that come and go
 
     def move_serving(self, serving: Serving) -> None:
-        """As Cluster.move_serving."""
+        """As SamplingCluster.move_serving."""
         check_serving("move_serving", serving)
         self._when_settled()
         with self._lock:
             self._coordinator.serve(serving)
 
     def move_sampling(self, owners: Owners) -> None:
-        """As Cluster.move_sampling."""
+        """As SamplingCluster.move_sampling."""
         check_owners("move_sampling", owners)
         self._when_settled()
         with self._lock:

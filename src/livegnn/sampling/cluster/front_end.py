@@ -1,7 +1,7 @@
 """How readers see a cluster of sampling and serving workers, wherever they run.
 
 FrontEnd sends a query to the serving workers that own its seeds, and puts the parts together in the order asked. A
-Cluster has one, and workers that follow a graph.
+SamplingCluster has one, and workers that follow a graph.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class FrontEnd(SampleSource):
         return Response(-1, vertices, ids if options.edge_ids else (), tuple(rows), *edges)
 
 
-class Cluster(SampleSource, Consumer):
+class SamplingCluster(SampleSource, Consumer):
     """Samples of a graph, kept by some workers and served by others, whose numbers may change.
 
     Args of subclasses:  graph: its batches are followed.  spec: what the workers agree on.  front_end: asks them.

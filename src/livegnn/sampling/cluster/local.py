@@ -16,7 +16,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.graph import Graph, Updates
-from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
+from livegnn.sampling.cluster.front_end import FrontEnd, SamplingCluster
 from livegnn.sampling.cluster.messages import Batches, CountChanges, Move, Push, Serve, Step
 from livegnn.sampling.cluster.partition import (
     Owners,
@@ -40,7 +40,7 @@ from livegnn.sampling.queries.query import Query
 from livegnn.types import Int64Array
 
 
-class LocalCluster(Cluster):
+class LocalCluster(SamplingCluster):
     """The samples of a graph, kept by some workers and served by others, in one process.
 
     Args:    graph: perhaps empty; its batches are followed, from any caller.  queries: one or more.  sampling,
@@ -129,7 +129,7 @@ class LocalCluster(Cluster):
     # ---- workers that come and go
 
     def move_serving(self, serving: Serving) -> None:
-        """As Cluster.move_serving."""
+        """As SamplingCluster.move_serving."""
         check_serving("move_serving", serving)
         with self._lock:
             wanted = workers_in(serving)
@@ -145,7 +145,7 @@ class LocalCluster(Cluster):
                 del self._serving[number]
 
     def move_sampling(self, owners: Owners) -> None:
-        """As Cluster.move_sampling."""
+        """As SamplingCluster.move_sampling."""
         check_owners("move_sampling", owners)
         with self._lock:
             self._run(Move(self._step, _now_ms(), owners), [])
