@@ -34,7 +34,7 @@ PACKAGES = {  # the page of each public package, and what it is for
     "livegnn.deployment": "A graph, its durable history, and what is kept live on it.",
     "livegnn.client": "The service's verbs from another program.",
     "livegnn.serve": "HTTP in front of a sample server.",
-    "livegnn.distributed": "Training by several processes.",
+    "livegnn.distributed": "Training, sampling and parts over several processes.",
     "livegnn.distributed.partition": "Which part of a graph each vertex is of.",
     "livegnn.pyg": "PyTorch Geometric's loaders, modules and explainers on the live graph.",
     "livegnn.datasets": "Real graphs for the demo, the benchmarks and the examples.",

@@ -1,7 +1,9 @@
 """lg.Cluster with workers in threads: one engine's bits after every batch, whatever is lost and whenever."""
 
+import gc
 import logging
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -225,4 +227,14 @@ def test_a_cluster_with_ids_types_and_a_log(tmp_path):
     assert cluster.state_digest() == engine.state_digest()
     with pytest.raises(lg.errors.VertexUnknown, match="v5"):
         cluster.embeddings(["v5"])
+    cluster.close()
+
+
+def test_that_a_worker_that_is_gone_leaves_no_memory():
+    engine, cluster, crew, _, _ = pair(6, 2)
+    gone = weakref.ref(crew.workers[1].part)
+    crew.kill(1)
+    check_same(engine, cluster, "after")
+    gc.collect()
+    assert gone() is None
     cluster.close()

@@ -9,6 +9,7 @@ its snapshot up to v, and those of a start from the snapshot.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,6 +49,18 @@ class _Done(NamedTuple):
     changes: PartChanges
 
 
+def _weakly(send: Swap) -> Swap:
+    """The same method, without holding its worker: what native code holds is in no cycle that Python could find."""
+    held = weakref.WeakMethod(send)
+
+    def swap(parcels: list[bytes]) -> list[bytes]:
+        found = held()
+        assert found is not None  # the worker holds the engine that calls
+        return found(parcels)
+
+    return swap
+
+
 class PartWorker:
     """One worker. swap: sends one parcel to each worker; it may be exchanged between two calls."""
 
@@ -85,7 +98,7 @@ class PartWorker:
     ) -> None:
         """Runs the model on the part. scales: none are chosen where some are given."""
         given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
-        self._part = PartEngine(arrays, recipe.program(), self._send, **given)
+        self._part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
         self.version = version
         self._done.clear()
         self._snapshots.clear()
