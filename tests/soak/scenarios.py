@@ -29,7 +29,7 @@ class Scenario:
 
 
 SCENARIOS = {
-    "volume": Scenario("tests.soak.volume:run", share=0.40),
+    "volume": Scenario("tests.soak.volume:run", share=0.35),
     "variety": Scenario("tests.soak.variety:run"),
     "hetero": Scenario("tests.soak.hetero:run", share=0.08),
     "readers": Scenario("tests.soak.readers:run"),
@@ -38,6 +38,7 @@ SCENARIOS = {
     "temporal": Scenario("tests.soak.temporal:run"),
     "crash": Scenario("tests.soak.crash:run", share=0.07),
     "deployments": Scenario("tests.soak.kills:scenario"),
+    "cluster": Scenario("tests.soak.clusters:run"),
     "training": Scenario("tests.soak.training:run", share=0.07),
     "damage": Scenario("tests.soak.damage:run"),
     "steady": Scenario("tests.soak.steady:run", share=0.08, growth_max=24, whole=True),
