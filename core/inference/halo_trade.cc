@@ -63,7 +63,9 @@ HaloTrade::HaloTrade(Workspace& work, Halo& halo) : work_(work), halo_(halo), mi
     const int stage = program.stored[t].stage;
     if (stage == 0 || (forward_[t] == 0 && backward_[t] == 0)) continue;
     tables_[at(stage)].push_back(static_cast<int>(t));
-    if (carrier_[t] >= 0 && work.operators[at(carrier_[t])]->mails()) work.row_users[t].keep_before = true;
+    if (halo.parts() > 1 && carrier_[t] >= 0 && work.operators[at(carrier_[t])]->mails()) {
+      work.row_users[t].keep_before = true;
+    }
     work.row_users[t].changed.push_back(&changed_[t]);
   }
   arrived_.resize(work.operators.size());

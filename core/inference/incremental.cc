@@ -42,7 +42,9 @@ void EngineImpl::grow() {
 // What may refuse a batch before any row has changed.
 void EngineImpl::prepare(const BatchDelta& delta) {
   const double begun = seconds_now();
-  if (work_.trade != nullptr && !journal_armed_) begin_journal();  // a part goes back alone, without the others
+  if (work_.trade != nullptr && work_.trade->halo().parts() > 1 && !journal_armed_) {
+    begin_journal();  // a part goes back alone, without the others
+  }
   work_.slots_before = work_.slots;
   refuse_unsound_files();
   if (broken_ || defers()) {  // degrees follow when the state does
