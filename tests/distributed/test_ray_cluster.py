@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -63,3 +64,24 @@ def test_that_a_paused_worker_is_replaced(ray_cluster):
         assert cluster.state_digest() == engine.state_digest(), batch
     assert paused != crew.processes()[0] or batch != 1
     cluster.close()
+
+
+def test_that_a_worker_that_ray_started_again_unseen_has_its_part_again(crew):
+    engine, cluster, mirror, rng = pair(crew, 6, partition="hash")
+    for victim in range(2):
+        os.kill(crew.processes()[victim], signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while True:  # nothing is asked of the cluster meanwhile
+            try:
+                crew.processes()
+                break
+            except lg.errors.WorkerUnavailable:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        ids = np.flatnonzero(engine.graph.host.store.live())
+        if victim == 0:
+            np.testing.assert_array_equal(cluster.embeddings(ids), engine.embeddings(ids))
+        updates = streams.random_batch(rng, mirror, 10)
+        engine.apply(updates)
+        cluster.apply(updates)
+        assert cluster.state_digest() == engine.state_digest(), victim

@@ -100,8 +100,8 @@ void EdgeSum::choose_scales(const State& state) {
     const auto take = [&](const MessageEdge&, const float* message, const float*) {
       largest[at(thread)].take(message, 1.0f);
     };
-    for (std::int64_t v = first; v < last; ++v) {
-      visit_messages(static_cast<VertexId>(v), false, [&](const MessageEdge& edge) { messages.add(edge, take); });
+    for (auto v = static_cast<VertexId>(first); v < last; ++v) {
+      if (work_.graph.is_live(v)) visit_messages(v, false, [&](const MessageEdge& edge) { messages.add(edge, take); });
     }
     messages.flush(take);
   });

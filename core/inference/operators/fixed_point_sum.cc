@@ -81,6 +81,7 @@ void FixedPointSum::choose_scales(const State& state) {
   const MessageRows sent = messages(state);
   const bool outgoing = spec_.scaled() && norm(state).outgoing();
   const auto take = [&](VertexId v) {
+    if (!work_.graph.is_live(v)) return;  // parts of a graph have other free slots
     const float factor = source_factor(state, v);
     const float* row = sent.row(v);
     maxima.take(row, outgoing ? norm(state).share_max(weight_max) : factor * weight_max);

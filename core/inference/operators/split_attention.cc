@@ -177,7 +177,9 @@ void SplitAttention::choose_scales(const State& state) {
   const StoredRows& rows = messages(state);
   const auto fetch = [&](std::int64_t first, std::int64_t last) { rows.fetch(first, last); };
   work_.pass(fetch, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t v = first; v < last; ++v) maxima.take(rows.row(static_cast<VertexId>(v)), 1.0f);
+    for (auto v = static_cast<VertexId>(first); v < last; ++v) {
+      if (work_.graph.is_live(v)) maxima.take(rows.row(v), 1.0f);
+    }
   });
   work_.set_scales(k_, maxima.values(), kBinBits);
 }

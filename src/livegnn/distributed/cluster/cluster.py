@@ -168,7 +168,8 @@ class Cluster(Outputs, Consumer):
         self._batches: dict[int, _NumberedBatch] = {}  # since the snapshot
         self._answers: list[PartChanges] = []
         self._closed = False
-        self._reading = threading.RLock()  # one call to the workers at a time
+        self._in_doubt = False  # a batch was given up that some workers may have made their own
+        self._reading = threading.RLock()  # one call to the workers at a time; after the graph's lock
         self._directory = Directory(graph, Newcomers.of(graph, parts, rule=newcomers))
         self.graph = self._directory.graph
         self._version = self.graph.version
@@ -181,7 +182,7 @@ class Cluster(Outputs, Consumer):
         except BaseException:
             self._crew.close()
             raise
-        self._directory.serve(self._work)
+        self._directory.serve(self._work, self._check)
         self.graph.host.attach(self)
 
     # ---- writing
@@ -190,21 +191,22 @@ class Cluster(Outputs, Consumer):
         """Applies a batch on all workers, all or none; outputs are published on return.
 
         Returns: the vertices whose output changed, and the cost: counts of all workers, seconds of the slowest.
-        Raises:  UpdateError as Engine.apply, of the first bad update; WorkerUnavailable where workers are lost again
-                 and again: then the batch is applied everywhere or nowhere once they are back.
+        Raises:  UpdateError as Engine.apply, of one bad update where there are several; WorkerUnavailable where workers
+                 are lost again and again: then the batch is applied nowhere once they are back.
         """
         self._refuse_closed("apply")
         changes: Changes = self.graph.host.apply(updates, self)[1]
         return changes
 
     def published(self, change: Any, version: int) -> Changes:
-        """Calls the callbacks of on_change."""
+        """Calls the callbacks of on_change; takes a snapshot, which nothing of the batch depends on any more."""
         changes = Changes(_MergedChanges(self._answers), self.graph, version)
         for handle in self._handles:
             try:
                 handle._callback(changes)
             except Exception:
                 _log.exception("[on_change] a callback failed at version %d; the batch stands", version)
+        self._take_snapshot_if_due()
         return changes
 
     def on_change(self, callback: Callback) -> ClusterHandle:
@@ -302,7 +304,7 @@ class Cluster(Outputs, Consumer):
 
     def close(self) -> None:
         """Ends the workers. A second call does nothing."""
-        with self._reading:
+        with self.graph.host.lock, self._reading:  # in the order of apply()
             if not self._closed:
                 self._closed = True
                 self.graph.host.detach(self)
@@ -330,12 +332,7 @@ class Cluster(Outputs, Consumer):
 
     def _rows(self, slots: Int64Array, method: str) -> Rows:
         """Rows of vertices, each from its owner."""
-        live = self.graph.host.store.live()
-        for slot in slots.tolist():
-            if not 0 <= slot < len(live) or not live[slot]:
-                raise VertexUnknown(
-                    f"[embeddings] expected a live vertex, got {slot}; add the vertex first", vertex=slot
-                )
+        _refuse_unknown("embeddings", self.graph.host.store.live(), slots)
         owners = self._directory.parts_of(slots)
         calls: list[Call] = [(method, slots[owners == part]) for part in range(self.workers)]
         found: list[Float32Array] = self._all(calls)
@@ -359,12 +356,47 @@ class Cluster(Outputs, Consumer):
         """Calls that change nothing, again where a worker was lost. Raises: WorkerUnavailable."""
         self._refuse_closed(str(calls[0][0]))
         with self._reading:
+            self._settle()
             for _ in range(_ATTEMPTS):
                 try:
                     return self._crew.call(calls)
                 except WorkerUnavailable:
                     self._recover(None)
             return self._crew.call(calls)
+
+    def _settle(self) -> None:
+        """After a batch that was given up: workers that have made it their own start again without it."""
+        if self._in_doubt:
+            self._recover(None)
+
+    def _opened(self, columns: BatchColumns, owners: NewOwners) -> list[PartChanges | PartRefusal]:
+        """Has all workers look at a batch, until _close_view(). Raises: WorkerUnavailable."""
+        calls: list[Call] = [("open_what_if", columns, owners)] * self.workers
+        for _ in range(_ATTEMPTS):
+            self._settle()
+            try:
+                return self._crew.call(calls)
+            except WorkerUnavailable:
+                self._recover(None)
+                self._close_view()
+        return self._crew.call(calls)
+
+    def _close_view(self) -> None:
+        if not self._closed:
+            self._all([("close_what_if",)] * self.workers)
+
+    def _check(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Before a log writes a batch, which it cannot erase: whether the workers will take it. Raises: as apply()."""
+        self._refuse_closed("apply")
+        if self._next is not None or len(self.graph.host.recorders) == 1:  # the directory's own
+            return
+        with self._reading:
+            try:
+                refused = refusal_of(self._opened(columns, owners))
+            finally:
+                self._close_view()
+            if refused is not None:
+                raise refused
 
     def _ask(self, worker: int, call: Call) -> Any:
         calls: list[Call] = [("ready",)] * self.workers
@@ -373,18 +405,22 @@ class Cluster(Outputs, Consumer):
 
     def _work(self, columns: BatchColumns, owners: NewOwners) -> None:
         """One batch on all workers; what the directory calls once every log has it."""
-        batch = _NumberedBatch(self._version + 1, columns, owners)
         with self._reading:
+            self._settle()
+            batch = _NumberedBatch(self._version + 1, columns, owners)
             if self._next is not None:
                 return self._swap_workers(batch.version, *self._next)
-            answers = self._applied(batch)
+            try:
+                answers = self._applied(batch)
+            except BaseException:  # the graph goes back; what workers have done is not known
+                self._in_doubt = True
+                raise
             refused = refusal_of(answers)
             if refused is not None:
                 raise refused
             self._answers = [answer for answer in answers if isinstance(answer, PartChanges)]
             self._batches[batch.version] = batch
             self._version = batch.version
-            self._take_snapshot_if_due()
 
     def _swap_workers(self, version: int, model: Model, recipe: Recipe) -> None:
         """Every worker has a snapshot of the swap before any of them goes over, so one that is lost then follows."""
@@ -398,7 +434,12 @@ class Cluster(Outputs, Consumer):
         self._snapshots, self._snapshot_version, self._version = snapshots, version, version
         self._recipe, self.model = recipe, model
         self._batches.clear()
-        self._answers = self._all([("commit_swap", version)] * self.workers)
+        self._answers = [PartChanges(np.flatnonzero(self.graph.host.store.live()), [], (0.0, 0.0, 0.0))]
+        try:
+            self._all([("commit_swap", version)] * self.workers)
+            self._all([("forget_before", version)] * self.workers)
+        except WorkerUnavailable:  # the swap stands: its snapshots are there
+            self._in_doubt = True
 
     def _applied(self, batch: _NumberedBatch) -> list[PartChanges | PartRefusal]:
         for _ in range(_ATTEMPTS):
@@ -429,10 +470,11 @@ class Cluster(Outputs, Consumer):
 
     def _take_snapshot_if_due(self) -> None:
         """The batch stands, whatever becomes of the snapshot."""
-        if len(self._batches) < self._snapshot_batches:
+        if self._closed or len(self._batches) < self._snapshot_batches:
             return
         try:
-            self._take_snapshot()
+            with self._reading:
+                self._take_snapshot()
         except WorkerUnavailable:
             _log.warning("[cluster] a worker was lost at a snapshot of version %d; it is taken later", self._version)
 
@@ -453,6 +495,8 @@ class Cluster(Outputs, Consumer):
         Returns: what the batch came to, where it stands; None where it has to be applied again.
         """
         versions = self._crew.reform()
+        if batch is None:  # one that is ahead has made its own what was given up
+            versions = [-1 if version > self._version else version for version in versions]
         for worker, version in enumerate(versions):
             if 0 <= version < self._snapshot_version:  # it has yet to go over to another model
                 self._crew.ask(worker, ("commit_swap", self._snapshot_version))
@@ -470,6 +514,7 @@ class Cluster(Outputs, Consumer):
             one = batch if batch is not None and version == batch.version else self._batches[version]
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
+        self._in_doubt = False
         _log.warning("[cluster] a worker was lost; all are at version %d again", target)
         return answers if batch is not None and target == batch.version else None
 
@@ -492,14 +537,19 @@ class ClusterWhatIf(Outputs):
             place.enter_context(cluster._reading)
             host.same_unit("what_if", self._updates.time_unit)
             buffer, change = host.supposed(self._updates)
+            cluster._directory.refuse_gaps(buffer)
             columns = buffer.to_arrays()
             self._owners = cluster._directory.owners_in(columns)[1]
-            place.callback(cluster._all, [("close_what_if",)] * cluster.workers)
-            answers = self._call([("open_what_if", columns, self._owners)] * cluster.workers)
+            self._live = cluster._directory.live_after(columns, self._owners)
+            place.callback(cluster._close_view)
+            answers = cluster._opened(columns, self._owners)
             refused = refusal_of(answers)
+            if refused is not None and refused.update is not None:
+                refused = refused.reworded(update=int(buffer.given_places()[refused.update]))
             if refused is not None:
                 raise refused
-            self._ids, self._parts, self._place = change or host.ids, answers, place.pop_all()
+            self._parts = [answer for answer in answers if isinstance(answer, PartChanges)]
+            self._ids, self._place = change or host.ids, place.pop_all()
         return self
 
     def __exit__(
@@ -532,6 +582,7 @@ class ClusterWhatIf(Outputs):
     def _read(self, *parts: over_types.Part) -> Rows:
         self._of()
         slots = over_types.slots_of(self._ids, "what_if", parts)
+        _refuse_unknown("what_if", self._live, slots)
         cluster = self._cluster
         owners = cluster._directory.parts_of(slots, self._owners)
         found = self._call([("read_staged", slots[owners == part]) for part in range(cluster.workers)])
@@ -542,6 +593,14 @@ class ClusterWhatIf(Outputs):
 
     def _edge_rows(self, edges: object) -> NoReturn:
         self._cluster._edge_rows(edges)
+
+
+def _refuse_unknown(where: str, live: AnyArray, slots: Int64Array) -> None:
+    known = (slots >= 0) & (slots < len(live))
+    known[known] = live[slots[known]] != 0
+    if not known.all():
+        slot = int(slots[np.argmin(known)])
+        raise VertexUnknown(f"[{where}] expected a live vertex, got {slot}; add the vertex first", vertex=slot)
 
 
 def _parts_of(graph: Graph, workers: int, partition: Partitioner | VertexParts) -> VertexParts:

@@ -16,12 +16,12 @@ import numpy as np
 from livegnn import _native
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
 from livegnn.distributed.partition import Newcomers, Placement
-from livegnn.errors import LiveGnnError, UpdateError
+from livegnn.errors import LiveGnnError, UpdateError, VertexIdGap
 from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
 from livegnn.types import AnyArray, Int64Array
 
-Work: TypeAlias = Callable[[BatchColumns, NewOwners], None]  # has the workers apply a batch; raises where they refuse
+Work: TypeAlias = Callable[[BatchColumns, NewOwners], None]  # gives the workers a batch; raises where they refuse
 
 _Kind = _native.UpdateKind
 _OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
@@ -39,12 +39,13 @@ class Directory:
         self.newcomers = newcomers
         self._slot_count = graph.slot_count
         self._work: Work | None = None
+        self._check: Work | None = None
         self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
         self.graph.host.take_by(self)
 
-    def serve(self, work: Work) -> None:
-        """From now on batches of the graph go to these workers."""
-        self._work = work
+    def serve(self, work: Work, check: Work) -> None:
+        """From now on batches of the graph go to these workers. check: before any recorder writes the batch."""
+        self._work, self._check = work, check
 
     def owners_in(self, columns: BatchColumns) -> tuple[Placement, NewOwners]:
         """The parts of the slots that a batch is the first to use. What names no slot is for the workers to refuse."""
@@ -56,6 +57,31 @@ class Directory:
         new = np.arange(self._slot_count, count, dtype=np.int64)
         owners = placement.parts if len(placement.parts) else self.newcomers.parts.lookup(new)
         return placement, NewOwners(self._slot_count, owners)
+
+    def refuse_gaps(self, buffer: _native.UpdateBuffer) -> None:
+        """For a batch that the graph itself does not see. Raises: VertexIdGap, as Graph.apply."""
+        columns, next_slot = buffer.to_arrays(), self._slot_count
+        for place in np.flatnonzero(columns["kind"] == _Kind.AddVertex.value).tolist():
+            slot = int(columns["u"][place])
+            if slot > next_slot:
+                raise VertexIdGap(
+                    where="apply",
+                    expected=f"the next id {next_slot} or a removed one",
+                    got=str(slot),
+                    advice="number vertices without gaps",
+                    subject=f"add_vertex {slot}",
+                    update=int(buffer.given_places()[place]),
+                )
+            next_slot += slot == next_slot
+
+    def live_after(self, columns: BatchColumns, owners: NewOwners) -> AnyArray:
+        """By slot: whether it would be live after a batch."""
+        live = np.zeros(owners.first + len(owners.owners), np.uint8)
+        live[: self._slot_count] = self.graph.host.store.live()
+        for kind, slot in zip(columns["kind"].tolist(), columns["u"].tolist(), strict=True):
+            if kind in _OF_VERTICES and 0 <= slot < len(live):
+                live[slot] = kind == _Kind.AddVertex.value
+        return live
 
     def parts_of(self, slots: Int64Array, supposed: NewOwners | None = None) -> AnyArray:
         """The part of each slot; supposed: of those of a batch that is looked at."""
@@ -75,9 +101,10 @@ class Directory:
         try:
             changes = apply(_vertices_of(columns, kept))
         except UpdateError as error:
-            if last.failed is error or error.update is None:
+            if error.update is None:
                 raise
-            raise error.reworded(update=int(places[np.flatnonzero(kept)[error.update]])) from error
+            place = error.update if last.failed is error else np.flatnonzero(kept)[error.update]
+            raise error.reworded(update=int(places[place])) from error
         finally:
             host.drop_recorder(last)
         assert last.placement is not None
@@ -85,6 +112,11 @@ class Directory:
         self._slot_count = self.graph.slot_count
         self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes
+
+    def check(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Before the batch is written. Raises: what the workers will refuse it for."""
+        assert self._check is not None
+        self._check(columns, owners)
 
     def work(self, columns: BatchColumns, owners: NewOwners) -> None:
         """Has the workers apply a batch. Raises: what they refuse it for."""
@@ -98,16 +130,21 @@ class _LastRecorder(Recorder):
     def __init__(self, directory: Directory, columns: BatchColumns) -> None:
         self._directory, self._columns = directory, columns
         self.placement: Placement | None = None
+        self._owners = NewOwners(0, np.zeros(0, np.uint16))
         self.failed: LiveGnnError | None = None
 
     def prepare(self, recorded: Recorded) -> None:
-        """Nothing: the workers answer when it is their turn."""
+        """Raises: what the workers will refuse the batch for."""
+        self.placement, self._owners = self._directory.owners_in(self._columns)
+        self._ask(self._directory.check)
 
     def append(self, recorded: Recorded) -> None:
         """Raises: what the workers refuse the batch for."""
-        self.placement, owners = self._directory.owners_in(self._columns)
+        self._ask(self._directory.work)
+
+    def _ask(self, question: Work) -> None:
         try:
-            self._directory.work(self._columns, owners)
+            question(self._columns, self._owners)
         except LiveGnnError as error:
             self.failed = error
             raise

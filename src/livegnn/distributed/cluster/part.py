@@ -23,6 +23,8 @@ from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 Swap: TypeAlias = Callable[[list[bytes]], list[bytes]]
 BatchColumns: TypeAlias = dict[str, AnyArray]
 
+_OF_VERTICES = (_native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVertex.value)
+
 
 class PartChanges(NamedTuple):
     """What a batch made of the part's own vertices. slots: of the whole graph, (k,) int64 ascending. stages, seconds:
@@ -68,6 +70,7 @@ class PartEngine:
         if memory is not None:  # whom it has met decides what it sends at the start
             self.halo.recall(memory)
         self._options, self._threads = arrays.options, threads
+        self._names_before: dict[int, int] = {}  # inside a what_if: slots of vertices that it adds or removes
         self.native = self.engine_of(program, scales)
         if memory is not None:
             self.native.recall(memory)
@@ -164,7 +167,10 @@ class PartEngine:
 
     def embeddings(self, slots: Int64Array) -> Float32Array:
         """(k, d) float32 rows. Raises: VertexUnknown."""
-        rows: Float32Array = self.native.read(self.halo.locals(slots))
+        locals_ = self.halo.locals(slots)
+        if self._names_before:
+            locals_ = np.array([self._names_before.get(*pair) for pair in zip(slots.tolist(), locals_, strict=True)])
+        rows: Float32Array = self.native.read(locals_.astype(np.int64))
         return rows
 
     def slots(self) -> Int64Array:
@@ -199,6 +205,8 @@ class PartEngine:
         """
         places: Int64Array | None = None
         view: Any = None
+        moving = np.unique(batch["u"][np.isin(batch["kind"], _OF_VERTICES)])
+        names = dict(zip(moving.tolist(), self.halo.locals(moving).tolist(), strict=True))
         try:
             self.halo.set_owners(owners.first, owners.owners)
             mine, places = self.halo.take(_buffer_of(batch), self.store)
@@ -209,12 +217,14 @@ class PartEngine:
             if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
                 raise self._renamed(error, batch, places) from error
             raise
+        self._names_before = names
         return view, PartChanges(self._own_globals(self.native.staged_vertices()), [], (0.0, 0.0, 0.0))
 
     def close_what_if(self, view: Any) -> None:
         """Puts every row back, bit for bit. No round."""
         view.close()
         self.halo.roll_back()
+        self._names_before = {}
 
     def staged(self, slots: Int64Array) -> Float32Array:
         """Rows inside a what_if. Raises: VertexUnknown."""

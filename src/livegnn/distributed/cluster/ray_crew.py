@@ -57,7 +57,11 @@ class PartHost:
         self._dist.init_process_group("gloo", init_method=address, timeout=wait, **numbers)
 
     def call(self, method: str, *given: Any) -> Any:
-        """A method of the worker."""
+        """A method of the worker. Raises: WorkerUnavailable where Ray has started it anew and nothing has joined it."""
+        if not self._dist.is_initialized():
+            raise WorkerUnavailable(
+                f"[cluster] expected worker {self._rank} as it was, got one that was started again; reform the crew"
+            )
         return getattr(self._worker, method)(*given)
 
     def _leave(self) -> None:
@@ -121,18 +125,19 @@ class RayCrew:
 
     def reform(self) -> list[int]:
         """See Crew."""
-        versions = [self._version_of(actor) for actor in self._actors]
+        for actor in self._actors:
+            self._wait_for(actor)
         address = self._got([self._actors[0].offer.remote()])[0]
         self._got([actor.join.remote(address) for actor in self._actors])
-        return versions
+        return [version for version, _ in self._got([actor.ready.remote() for actor in self._actors])]
 
-    def _version_of(self, actor: Any) -> int:
-        """The version of a worker. One that hangs is ended; one that is gone is waited for until Ray has it back."""
+    def _wait_for(self, actor: Any) -> None:
+        """Ends a worker that hangs; one that is gone is waited for until Ray has it back."""
         exceptions, deadline = self._ray.exceptions, time.monotonic() + self._timeout_s + _GRACE_SECONDS
         while True:
             try:
-                version: int = self._ray.get(actor.ready.remote(), timeout=self._timeout_s + _GRACE_SECONDS)[0]
-                return version
+                self._ray.get(actor.ready.remote(), timeout=self._timeout_s + _GRACE_SECONDS)
+                return
             except exceptions.GetTimeoutError:
                 self._ray.kill(actor, no_restart=False)
                 deadline = time.monotonic() + self._timeout_s + _GRACE_SECONDS

@@ -100,6 +100,7 @@ class PartWorker:
         given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
         self._part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
         self.version = version
+        self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
 
@@ -243,5 +244,12 @@ def refusal_of(answers: list[PartChanges | PartRefusal]) -> LiveGnnError | None:
     if not refused:
         return None
     own = [each for each in refused if not each.by_other] or refused
-    first = min(own, key=lambda each: each.facts.get("update", 2**62))
+    first = min(own, key=_order)
     return errors.of_kind(first.kind, first.text, first.facts)
+
+
+def _order(refusal: PartRefusal) -> tuple[int, bool, bool]:
+    """As an engine looks: the ends of an edge before the edge, and its source first."""
+    facts, edge = refusal.facts, refusal.facts.get("edge")
+    is_target = edge is not None and facts.get("vertex") != edge[0]
+    return facts.get("update", 2**62), refusal.kind != "VertexUnknown", is_target
