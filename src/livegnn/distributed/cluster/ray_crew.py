@@ -19,6 +19,7 @@ import numpy as np
 
 from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.worker import PartWorker
+from livegnn.distributed.ray_session import connect
 from livegnn.errors import LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
 
@@ -93,11 +94,9 @@ class RayCrew:
     """
 
     def __init__(self, size: int, threads: int = 1, timeout_s: float = 60.0, address: str | None = None) -> None:
-        self._ray: Any = need("ray", "distributed")
         need("torch", "distributed")
+        self._ray = connect("Cluster", address)
         self.size, self._timeout_s = size, timeout_s
-        if not self._ray.is_initialized():
-            self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         options = {"max_restarts": -1, "max_task_retries": 0, "num_cpus": 0 if address is None else threads}
         host = self._ray.remote(PartHost).options(**options)
         self._actors = [host.remote(rank, size, threads, timeout_s) for rank in range(size)]

@@ -83,7 +83,7 @@ class SampleCluster(SamplingCluster):
         is_new = not ClusterConfig.is_in(self.folder)
         if not is_new:
             self.config.check_same(ClusterConfig.read(self.folder))
-        ray = connect(address)
+        ray = connect("cluster", address)
         _check_hosts(ray, urls)
         checkpoints = CheckpointFiles(self.folder)
         self._hosts = RayHosts(ray, self.folder, self.config, hosting or Hosting())
