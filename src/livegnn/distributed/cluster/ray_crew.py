@@ -51,11 +51,17 @@ class PartHost:
         return f"tcp://{ray.util.get_node_ip_address()}:{port}"
 
     def join(self, address: str) -> None:
-        """Joins the group at an address; waits for the others."""
+        """Joins the group at an address; waits for the others. Raises: WorkerUnavailable where they do not come."""
         self._leave()
         wait = timedelta(seconds=self._timeout_s)
         numbers = {"rank": self._rank, "world_size": self._size}
-        self._dist.init_process_group("gloo", init_method=address, timeout=wait, **numbers)
+        try:
+            self._dist.init_process_group("gloo", init_method=address, timeout=wait, **numbers)
+        except RuntimeError as cause:
+            raise WorkerUnavailable(
+                f"[cluster] expected all {self._size} workers at {address}, got fewer in {self._timeout_s:g} s "
+                f"(seen by worker {self._rank}); give a longer timeout_s, or see whether its host is reachable"
+            ) from cause
 
     def call(self, method: str, *given: Any) -> Any:
         """A method of the worker."""

@@ -9,6 +9,7 @@ its snapshot up to v, and those of a start from the snapshot.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -20,6 +21,7 @@ from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.errors import Facts, InvariantBroken, LiveGnnError, UpdateError
+from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 Rounds: TypeAlias = list[list[bytes]]
@@ -165,9 +167,14 @@ class PartWorker:
 
     # ---- a swap: an engine of another model next to the old one; then its snapshot; then it takes over
 
-    def prepare_swap(self, recipe: Recipe) -> None:
-        """Runs the other model; rounds. Again where it is not for the first time."""
+    def prepare_swap(self, recipe: Recipe, coarser: int) -> None:
+        """Runs the other model; rounds. Again where it is not for the first time.
+
+        coarser: than the units that are chosen for the graph as it is, in bits.
+        """
         self._next = self.part.engine_of(recipe.program())
+        if coarser:
+            self._next = self.part.engine_of(recipe.program(), coarsened(self._next.scale_exponents(), coarser))
 
     def snapshot_of_swap(self, version: int) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
@@ -226,12 +233,13 @@ class PartWorker:
         return (self.version, *self.part.digests())
 
     def facts(self) -> dict[str, Any]:
-        """Counts for reports."""
+        """Counts for reports, and the process."""
         part = self.part
         own = int(np.count_nonzero((part.halo.ghosts() == 0) & part.store.live().astype(bool)))
         live = int(np.count_nonzero(part.store.live()))
         counts: dict[str, Any] = dict(part.halo.counts())
-        counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count), "version": self.version}
+        counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count)}
+        counts |= {"version": self.version, "process": os.getpid()}
         return counts
 
 
