@@ -72,7 +72,7 @@ class PartWorker:
         self._part: PartEngine | None = None
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
-        self._snapshots: dict[int, PartSnapshot] = {}  # by version: the newest, and the one before until it is dropped
+        self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
         self._view: Any = None
         self._next: Any = None  # the engine of a swap
 
@@ -109,11 +109,11 @@ class PartWorker:
         """The same from a snapshot, while the others repeat_start()."""
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
-        self._snapshots[snapshot.version] = snapshot
+        self._snapshots[snapshot.version] = snapshot.parcels
 
     def repeat_start(self, version: int) -> None:
         """This worker's rounds while another one starts again from its snapshot of that version."""
-        for parcels in self._snapshots[version].parcels:
+        for parcels in self._snapshots[version]:
             self.swap(parcels)
 
     def take_snapshot(self, version: int) -> PartSnapshot:
@@ -126,9 +126,8 @@ class PartWorker:
         part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
         arrays = part.arrays().to_arrays()
-        made = PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
-        self._snapshots[version] = made
-        return made
+        self._snapshots[version] = parcels  # the cluster holds the rest
+        return PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
 
     def has_snapshot(self, version: int) -> bool:
         """Whether there is one of that version."""
