@@ -236,7 +236,7 @@ def test_several_hosts_do_not_share_files_of_sqlite():
 def test_a_process_is_in_one_ray_cluster(ray_cluster):
     from livegnn.distributed.ray_session import connect
 
-    assert connect() is ray_cluster
-    assert connect("auto") is ray_cluster
-    with pytest.raises(UsageError, match=r"\[ray\] expected the cluster .*, got 10\.0\.0\.9:6379"):
-        connect("10.0.0.9:6379")
+    assert connect("here") is ray_cluster
+    assert connect("here", "auto") is ray_cluster
+    with pytest.raises(UsageError, match=r"\[here\] expected a process .* to 10\.0\.0\.9:6379, got one at"):
+        connect("here", "10.0.0.9:6379")

@@ -155,6 +155,25 @@ def test_that_a_swap_has_the_bits_of_an_engines_swap(lost):
     cluster.close()
 
 
+def test_that_a_rescale_has_the_bits_of_an_engines_rescale():
+    engine, cluster, crew, mirror, rng = pair(9, 3)
+    before = engine.scales
+    for headroom in (2.0**18, 512.0, 64.0):
+        for each in (engine, cluster):
+            each.rescale(headroom)
+        crew.kill(1)
+        assert cluster.scales == engine.scales != before
+        before = engine.scales
+        check_same(engine, cluster, "after the rescale")
+        updates = streams.random_batch(rng, mirror, 5)
+        engine.apply(updates)
+        cluster.apply(updates)
+        check_same(engine, cluster, "after a batch")
+    with pytest.raises(lg.errors.ValueInvalid, match=r"\[rescale\] expected a headroom"):
+        cluster.rescale(0)
+    cluster.close()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_that_a_saved_cluster_is_an_engine_and_a_cluster_of_other_workers(tmp_path, seed):
     engine, cluster, _, mirror, rng = pair(seed, 3)
@@ -203,6 +222,49 @@ def test_that_reads_of_unknown_vertices_and_closed_clusters_are_refused():
     cluster.close()
     with pytest.raises(lg.errors.UsageError, match="closed"):
         cluster.embeddings([0])
+
+
+CLOSED = {
+    "apply": [lg.Updates()],
+    "what_if": [lg.Updates()],
+    "on_change": [print],
+    "swap": [None],
+    "rescale": [],
+    "save": ["saved"],
+    "verify": [],
+    "state_digest": [],
+    "report": [],
+}
+
+
+def test_that_a_closed_cluster_refuses_in_the_users_words():
+    _, cluster, _, _, _ = pair(3, 2)
+    cluster.close()
+    for verb, values in CLOSED.items():
+        with pytest.raises(
+            lg.errors.UsageError, match=rf"\[{verb}\] expected an open cluster, got one that was closed"
+        ):
+            getattr(cluster, verb)(*values)
+
+
+def test_what_is_refused_before_a_worker_starts():
+    engine, cluster, _, _, _ = pair(3, 2)
+    module = r"as a livegnn Model, got function; pass a livegnn.Model, or livegnn.from_pyg\(module\)"
+    with pytest.raises(lg.errors.UsageError, match=rf"\[Cluster\] expected model {module}"):
+        lg.Cluster(check_same, engine.graph)
+    with pytest.raises(lg.errors.UsageError, match=rf"\[swap\] expected model {module}"):
+        cluster.swap(check_same)
+    with pytest.raises(lg.errors.UsageError, match=r"\[what_if\] expected updates as a livegnn Updates, got list"):
+        cluster.what_if([])
+    with pytest.raises(lg.errors.UsageError, match="timeout_s above 0"):
+        lg.Cluster(engine.model, engine.graph, timeout_s=0)
+    with pytest.raises(lg.errors.ValueInvalid, match="expected 1 to 256 threads, got 0"):
+        lg.Cluster(engine.model, engine.graph, threads=0)
+    crew = ThreadCrew(3)
+    with pytest.raises(lg.errors.UsageError, match="expected a crew of 2 workers, got one of 3"):
+        lg.Cluster(engine.model, engine.graph, 2, crew=crew)
+    crew.close()
+    cluster.close()
 
 
 def test_a_cluster_with_ids_types_and_a_log(tmp_path):

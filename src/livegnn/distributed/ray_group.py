@@ -11,7 +11,6 @@ and those that make no exchange for timeout_s, hang, and are killed.
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 import uuid
@@ -20,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from livegnn.distributed.exchange import checked_group
+from livegnn.distributed.ray_session import connect
 from livegnn.distributed.ray_worker import DIED, OF_ANOTHER, OWN, RayWorker, WorkerFailure
 from livegnn.errors import UsageError, WorkerUnavailable, of_kind
 from livegnn.graph.checks import shown
@@ -30,27 +30,6 @@ _START_S = 300.0  # in which a process must have started and loaded torch
 _POLL_S = 0.5
 _WATCH = "watch"
 FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
-
-
-def ray_session(where: str, address: str | None) -> Any:
-    """The module ray, connected to a cluster: the one that the process has, else that of address=, else a new one here.
-
-    Raises:  UsageError for another cluster than the process is connected to; DataMissing without ray.
-    """
-    ray = need("ray", "distributed")
-    if not ray.is_initialized():
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None and not os.environ.get("RAY_ADDRESS"):
-            ray.init("local", include_dashboard=False, **quiet)
-        else:
-            ray.init(address, **quiet)
-    elif address not in (None, "auto") and address != (found := ray.get_runtime_context().gcs_address):
-        raise UsageError(
-            f"[{where}] expected a process that is not connected to Ray, or to {address}, got one at {found}; "
-            "leave address= out, or call ray.shutdown() first"
-        )
-    return ray
 
 
 class RayGroup:
@@ -102,10 +81,13 @@ class RayGroup:
         return len(self._actors)
 
     def connect(self) -> None:
-        """Connects the process to Ray, if it is not. Raises: as ray_session(); UsageError where GPUs are too few."""
+        """Connects the process to Ray, if it is not.
+
+        Raises: as ray_session.connect(); UsageError where GPUs are too few.
+        """
         if self._ray is not None:
             return
-        ray = ray_session(self._where, self._address)
+        ray = connect(self._where, self._address)
         gpus = ray.cluster_resources().get("GPU", 0)
         if self._backend == "nccl" and gpus < self.size:
             raise UsageError(

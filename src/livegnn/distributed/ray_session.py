@@ -11,20 +11,22 @@ from livegnn.optional import need
 _ANY = ("auto", "local")
 
 
-def connect(address: str | None = None) -> Any:
-    """The module ray, initialised.
+def connect(where: str, address: str | None = None) -> Any:
+    """The module ray, initialised; it prints errors alone.
 
     Args:    address: of a Ray cluster, as ray.init takes it; None is RAY_ADDRESS, or else a cluster of this machine,
              which ends with this process. A process that ray.init() has initialised keeps its cluster.
     Raises:  DataMissing without ray; UsageError if the process is in another cluster; ConnectionError of Ray's.
     """
-    ray = need("ray", "distributed")
+    ray: Any = need("ray", "distributed")
     if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         found = address or os.environ.get("RAY_ADDRESS") or "local"
-        ray.init(address=found, **({"include_dashboard": False} if found == "local" else {}), log_to_driver=False)
-    elif address is not None and address not in (*_ANY, ray.get_runtime_context().gcs_address):
+        alone = {"include_dashboard": False} if found == "local" else {}
+        ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
+    elif address not in (None, *_ANY) and address != (found := ray.get_runtime_context().gcs_address):
         raise UsageError(
-            f"[ray] expected the cluster {ray.get_runtime_context().gcs_address} that this process is in, "
-            f"got {address}; call ray.shutdown() first, or leave address out"
+            f"[{where}] expected a process that is not connected to Ray, or to {address}, got one at {found}; "
+            "leave address= out, or call ray.shutdown() first"
         )
     return ray

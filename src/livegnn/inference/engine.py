@@ -152,8 +152,8 @@ class Engine(Outputs, Switching, Explained):
         spill_folder: str | os.PathLike[str] | None = None,
         name: str = "",
     ) -> None:
-        _refuse_other("Engine", "model", model, Model)
-        _refuse_other("Engine", "graph", graph, Graph)
+        refuse_other("Engine", "model", model, Model)
+        refuse_other("Engine", "graph", graph, Graph)
         _choice("strategy", strategy, _STRATEGIES)
         _choice("state", state, ("fast", "compact"))
         _choice("path", path, _PATHS)
@@ -327,7 +327,7 @@ class Engine(Outputs, Switching, Explained):
         Readers go on seeing the committed version; writers wait until the block ends. Leaving the block puts every
         row back, bit for bit. Raises: UpdateError as apply(), on entering the block.
         """
-        _refuse_other("what_if", "updates", updates, Updates)
+        refuse_other("what_if", "updates", updates, Updates)
         return WhatIfView(self, updates)
 
     def swap(self, model: Model) -> None:
@@ -339,7 +339,7 @@ class Engine(Outputs, Switching, Explained):
                 UsageError where another engine of the graph has this name, ValueInvalid where the model is larger than
                 an entry may be, LogUnavailable, LogConflict.
         """
-        _refuse_other("swap", "model", model, Model)
+        refuse_other("swap", "model", model, Model)
         with self.graph.host.writing("swap"):
             self.refuse_closed("swap")
             self._suit(model)
@@ -355,17 +355,12 @@ class Engine(Outputs, Switching, Explained):
         Raises: ValueInvalid for another headroom. Outputs may change in their last bits, as the rounding of messages
                 does.
         """
-        if not isinstance(headroom, int | float) or not 1.0 <= headroom <= 2.0**20:
-            raise ValueInvalid(
-                f"[rescale] expected a headroom from 1 to 2^20, got {headroom!r}; choose one in that range"
-            )
-        coarser = math.ceil(math.log2(headroom / 512.0))
+        coarser = coarser_for(headroom)
         with self.graph.host.writing("rescale"):
             self.refuse_closed("rescale")
             native = self._build(self.model, None)
             if coarser:
-                *rows, capacity = native.scale_exponents()
-                native = self._build(self.model, [[e - coarser for e in row] for row in rows] + [capacity])
+                native = self._build(self.model, coarsened(native.scale_exponents(), coarser))
             self._switch("rescale", self.model, native)
         _log.info("[rescale] fixed-point units chosen anew at version %d, headroom %g", self.graph.version, headroom)
 
@@ -739,11 +734,25 @@ class Engine(Outputs, Switching, Explained):
         return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r})"
 
 
-def _refuse_other(where: str, name: str, value: object, kind: type) -> None:
+def refuse_other(where: str, name: str, value: object, kind: type) -> None:
+    """Raises: UsageError unless the value is of that kind."""
     if isinstance(value, kind):
         return
     remedy = {"Model": "pass a livegnn.Model, or livegnn.from_pyg(module)"}.get(kind.__name__, "pass one")
     raise UsageError(f"[{where}] expected {name} as a livegnn {kind.__name__}, got {type(value).__name__}; {remedy}")
+
+
+def coarser_for(headroom: float) -> int:
+    """By how many bits units are coarser with a headroom than with 512. Raises: ValueInvalid."""
+    if not isinstance(headroom, int | float) or not 1.0 <= headroom <= 2.0**20:
+        raise ValueInvalid(f"[rescale] expected a headroom from 1 to 2^20, got {headroom!r}; choose one in that range")
+    return math.ceil(math.log2(headroom / 512.0))
+
+
+def coarsened(scales: list[list[int]], bits: int) -> list[list[int]]:
+    """Exponents of units that are coarser by so many bits."""
+    *rows, capacity = scales
+    return [[exponent - bits for exponent in row] for row in rows] + [capacity]
 
 
 def _check_int(name: str, value: object, least: int, most: float, span: str) -> None:

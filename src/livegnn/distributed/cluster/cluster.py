@@ -20,6 +20,7 @@ from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChange
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
+from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import (
     NewcomerRule,
     Newcomers,
@@ -33,10 +34,12 @@ from livegnn.distributed.partition import (
 from livegnn.errors import StateMismatch, UsageError, ValueInvalid, VertexUnknown, WorkerUnavailable
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.graph import Graph
+from livegnn.graph.threads import THREADS_MAX
 from livegnn.graph.updates import Updates
 from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
+from livegnn.inference.engine import coarser_for, refuse_other
 from livegnn.inference.predict import Rows
 from livegnn.inference.storage import model_digest
 from livegnn.inference.views import Outputs
@@ -150,16 +153,20 @@ class Cluster(Outputs, Consumer):
         scales: list[list[int]] | None = None,
     ) -> None:
         check_parts("Cluster", workers)
-        for kind, value, name in ((Model, model, "model"), (Graph, graph, "graph")):
-            if not isinstance(value, kind):
-                raise UsageError(f"[Cluster] expected {name} to be a {kind.__name__}, got {value!r}; pass one")
+        refuse_other("Cluster", "model", model, Model)
+        refuse_other("Cluster", "graph", graph, Graph)
+        if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
+            raise ValueInvalid(f"[Cluster] expected 1 to {THREADS_MAX} threads, got {threads!r}; choose such a number")
+        timeout_s = checked_group("Cluster", workers, timeout_s)
         if type(snapshot_batches) is not int or snapshot_batches < 1:
             raise ValueInvalid(
                 f"[Cluster] expected snapshot_batches of at least 1, got {snapshot_batches!r}; pass more"
             )
+        if crew is not None and crew.size != workers:
+            raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
         self._shape = GraphShape.of(graph)
         self._recipe = Recipe.of(model, self._shape)
-        self._next: tuple[Model, Recipe] | None = None  # of a swap under way
+        self._next: tuple[Model, Recipe, int] | None = None  # of a swap under way
         parts = _parts_of(graph, workers, partition)
         self.partition_report = PartitionReport.of(graph, parts)
         self.model, self.workers = model, workers
@@ -221,6 +228,7 @@ class Cluster(Outputs, Consumer):
     def what_if(self, updates: Updates) -> ClusterWhatIf:
         """A view of the outputs as they would be after `updates`, as Engine.what_if; readers wait for its end, too."""
         self._refuse_closed("what_if")
+        refuse_other("what_if", "updates", updates, Updates)
         return ClusterWhatIf(self, updates)
 
     def swap(self, model: Model) -> None:
@@ -229,8 +237,17 @@ class Cluster(Outputs, Consumer):
         It is a version without updates, whose changes name every vertex. Raises: as Engine.swap.
         """
         self._refuse_closed("swap")
+        refuse_other("swap", "model", model, Model)
+        self._switch(model, 0)
+
+    def rescale(self, headroom: float = 512.0) -> None:
+        """Chooses the fixed-point units anew from the present graph, as Engine.rescale: a version as that of swap()."""
+        self._refuse_closed("rescale")
+        self._switch(self.model, coarser_for(headroom))
+
+    def _switch(self, model: Model, coarser: int) -> None:
         with self.graph.host.lock:
-            self._next = (model, Recipe.of(model, self._shape))
+            self._next = (model, Recipe.of(model, self._shape), coarser)
             try:
                 self.graph.host.apply(Updates(), self)
             finally:
@@ -240,6 +257,7 @@ class Cluster(Outputs, Consumer):
         """Writes graph, model and scales to one file, as Engine.save does: an Engine can load it, and a Cluster of any
         number of workers. The driver holds the whole graph meanwhile. Raises: as Engine.save.
         """
+        self._refuse_closed("save")
         with self.graph.host.writing("save"):
             settings = {"strategy": "incremental", "state": "fast", "mode": "eager", "hot": 1000, "path": "auto"}
             settings |= {"fanout": 10, "seed": 0}
@@ -276,6 +294,7 @@ class Cluster(Outputs, Consumer):
 
     def verify(self) -> None:
         """Runs the model from scratch on all workers and compares. Raises: StateMismatch naming worker and vertex."""
+        self._refuse_closed("verify")
         found = self._all([("audit",)] * self.workers)
         for worker, difference in enumerate(found):
             if difference is not None:
@@ -286,20 +305,28 @@ class Cluster(Outputs, Consumer):
 
     def state_digest(self) -> str:
         """Engine.state_digest() of one engine with the whole graph."""
+        self._refuse_closed("state_digest")
         shares = self._all([("digests",)] * self.workers)
         graph, native = (sum(share[place] for share in shares) & _MASK for place in (1, 2))
         text = "/".join((model_digest(self.model), f"{graph:016x}", f"{native:016x}", "exact"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
+    def version(self) -> int:
+        """The version of the graph and of its outputs."""
+        return self.graph.version
+
+    @property
     def scales(self) -> list[list[int]]:
         """Exponents of the fixed-point units, as Engine.scales."""
+        self._refuse_closed("scales")
         with self._reading:
             found: list[list[int]] = self._ask(0, ("scales",))
             return found
 
     def report(self) -> list[dict[str, Any]]:
-        """By worker: vertices, ghosts, edges, rounds, bytes and rows sent since it started."""
+        """By worker: vertices, ghosts, edges; rounds, bytes and rows sent since it started; its process id."""
+        self._refuse_closed("report")
         return self._all([("facts",)] * self.workers)
 
     def close(self) -> None:
@@ -319,7 +346,7 @@ class Cluster(Outputs, Consumer):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Cluster(version={self.graph.version}, workers={self.workers}, vertices={self.graph.vertex_count})"
+        return f"Cluster(version={self.version}, workers={self.workers}, vertices={self.graph.vertex_count})"
 
     def _of(self) -> tuple[Graph, Model]:
         self._refuse_closed("embeddings")
@@ -422,10 +449,10 @@ class Cluster(Outputs, Consumer):
             self._batches[batch.version] = batch
             self._version = batch.version
 
-    def _swap_workers(self, version: int, model: Model, recipe: Recipe) -> None:
+    def _swap_workers(self, version: int, model: Model, recipe: Recipe, coarser: int) -> None:
         """Every worker has a snapshot of the swap before any of them goes over, so one that is lost then follows."""
         while True:
-            self._all([("prepare_swap", recipe)] * self.workers)
+            self._all([("prepare_swap", recipe, coarser)] * self.workers)
             try:
                 snapshots = self._kept("snapshot_of_swap", version)
                 break
@@ -495,6 +522,7 @@ class Cluster(Outputs, Consumer):
         Returns: what the batch came to, where it stands; None where it has to be applied again.
         """
         versions = self._crew.reform()
+        lost = [worker for worker, version in enumerate(versions) if version < 0]
         if batch is None:  # one that is ahead has made its own what was given up
             versions = [-1 if version > self._version else version for version in versions]
         for worker, version in enumerate(versions):
@@ -515,7 +543,8 @@ class Cluster(Outputs, Consumer):
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
-        _log.warning("[cluster] a worker was lost; all are at version %d again", target)
+        what = f"workers {lost} were lost" if lost else "a round broke"
+        _log.warning("[cluster] %s; all are at version %d again", what, target)
         return answers if batch is not None and target == batch.version else None
 
 
@@ -576,7 +605,9 @@ class ClusterWhatIf(Outputs):
 
     def _of(self) -> tuple[Graph, Model]:
         if self._ids is None:
-            raise UsageError("[what_if] expected a view inside its with block, got one outside; read it before its end")
+            raise UsageError(
+                "[what_if] expected a view inside its with block, got one outside; read it before the block ends"
+            )
         return self._cluster._of()
 
     def _read(self, *parts: over_types.Part) -> Rows:

@@ -19,6 +19,7 @@ import numpy as np
 
 from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.worker import PartWorker
+from livegnn.distributed.ray_session import connect
 from livegnn.errors import LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
 
@@ -50,11 +51,17 @@ class PartHost:
         return f"tcp://{ray.util.get_node_ip_address()}:{port}"
 
     def join(self, address: str) -> None:
-        """Joins the group at an address; waits for the others."""
+        """Joins the group at an address; waits for the others. Raises: WorkerUnavailable where they do not come."""
         self._leave()
         wait = timedelta(seconds=self._timeout_s)
         numbers = {"rank": self._rank, "world_size": self._size}
-        self._dist.init_process_group("gloo", init_method=address, timeout=wait, **numbers)
+        try:
+            self._dist.init_process_group("gloo", init_method=address, timeout=wait, **numbers)
+        except RuntimeError as cause:
+            raise WorkerUnavailable(
+                f"[cluster] expected all {self._size} workers at {address}, got fewer in {self._timeout_s:g} s "
+                f"(seen by worker {self._rank}); give a longer timeout_s, or see whether its host is reachable"
+            ) from cause
 
     def call(self, method: str, *given: Any) -> Any:
         """A method of the worker. Raises: WorkerUnavailable where Ray has started it anew and nothing has joined it."""
@@ -97,11 +104,9 @@ class RayCrew:
     """
 
     def __init__(self, size: int, threads: int = 1, timeout_s: float = 60.0, address: str | None = None) -> None:
-        self._ray: Any = need("ray", "distributed")
         need("torch", "distributed")
+        self._ray = connect("Cluster", address)
         self.size, self._timeout_s = size, timeout_s
-        if not self._ray.is_initialized():
-            self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         options = {"max_restarts": -1, "max_task_retries": 0, "num_cpus": 0 if address is None else threads}
         host = self._ray.remote(PartHost).options(**options)
         self._actors = [host.remote(rank, size, threads, timeout_s) for rank in range(size)]

@@ -50,7 +50,7 @@ class Recipe:
         if codes is None and model.input_width != graph.feature_width:
             raise ModelMismatch(
                 f"[Cluster] expected features of width {model.input_width}, as the model takes, got "
-                f"{graph.feature_width}; give the features that it was trained on"
+                f"{graph.feature_width}; give the features that it was trained on, without a label or an id"
             )
         if model.edge_output is not None:
             raise ModelUnsupported(

@@ -9,6 +9,7 @@ its snapshot up to v, and those of a start from the snapshot.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -20,6 +21,7 @@ from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.errors import Facts, InvariantBroken, LiveGnnError, UpdateError
+from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 Rounds: TypeAlias = list[list[bytes]]
@@ -70,7 +72,7 @@ class PartWorker:
         self._part: PartEngine | None = None
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
-        self._snapshots: dict[int, PartSnapshot] = {}  # by version: the newest, and the one before until it is dropped
+        self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
         self._view: Any = None
         self._next: Any = None  # the engine of a swap
 
@@ -108,11 +110,11 @@ class PartWorker:
         """The same from a snapshot, while the others repeat_start()."""
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
-        self._snapshots[snapshot.version] = snapshot
+        self._snapshots[snapshot.version] = snapshot.parcels
 
     def repeat_start(self, version: int) -> None:
         """This worker's rounds while another one starts again from its snapshot of that version."""
-        for parcels in self._snapshots[version].parcels:
+        for parcels in self._snapshots[version]:
             self.swap(parcels)
 
     def take_snapshot(self, version: int) -> PartSnapshot:
@@ -125,9 +127,8 @@ class PartWorker:
         part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
         arrays = part.arrays().to_arrays()
-        made = PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
-        self._snapshots[version] = made
-        return made
+        self._snapshots[version] = parcels  # the cluster holds the rest
+        return PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
 
     def has_snapshot(self, version: int) -> bool:
         """Whether there is one of that version."""
@@ -166,9 +167,14 @@ class PartWorker:
 
     # ---- a swap: an engine of another model next to the old one; then its snapshot; then it takes over
 
-    def prepare_swap(self, recipe: Recipe) -> None:
-        """Runs the other model; rounds. Again where it is not for the first time."""
+    def prepare_swap(self, recipe: Recipe, coarser: int) -> None:
+        """Runs the other model; rounds. Again where it is not for the first time.
+
+        coarser: than the units that are chosen for the graph as it is, in bits.
+        """
         self._next = self.part.engine_of(recipe.program())
+        if coarser:
+            self._next = self.part.engine_of(recipe.program(), coarsened(self._next.scale_exponents(), coarser))
 
     def snapshot_of_swap(self, version: int) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
@@ -227,12 +233,13 @@ class PartWorker:
         return (self.version, *self.part.digests())
 
     def facts(self) -> dict[str, Any]:
-        """Counts for reports."""
+        """Counts for reports, and the process."""
         part = self.part
         own = int(np.count_nonzero((part.halo.ghosts() == 0) & part.store.live().astype(bool)))
         live = int(np.count_nonzero(part.store.live()))
         counts: dict[str, Any] = dict(part.halo.counts())
-        counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count), "version": self.version}
+        counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count)}
+        counts |= {"version": self.version, "process": os.getpid()}
         return counts
 
 

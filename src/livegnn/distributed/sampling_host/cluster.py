@@ -83,7 +83,7 @@ class SampleCluster(SamplingCluster):
         is_new = not ClusterConfig.is_in(self.folder)
         if not is_new:
             self.config.check_same(ClusterConfig.read(self.folder))
-        ray = connect(address)
+        ray = connect("cluster", address)
         _check_hosts(ray, urls)
         checkpoints = CheckpointFiles(self.folder)
         self._hosts = RayHosts(ray, self.folder, self.config, hosting or Hosting())
@@ -237,7 +237,13 @@ class SampleCluster(SamplingCluster):
         return not steps
 
     def _require_work(self) -> None:
-        """Raises: WorkerUnavailable if the coordinator, or a worker, ended for a reason that does not pass."""
+        """Raises: UsageError after close(); WorkerUnavailable if the coordinator, or a worker, ended for a reason that
+        does not pass.
+        """
+        if self._ended.is_set():
+            raise UsageError(
+                "[cluster] expected an open SampleCluster, got one that was closed; make a new one on its folder"
+            )
         if self._failure is not None:
             raise WorkerUnavailable(
                 f"[cluster] expected a coordinator at work, got one that ended ({self._failure!r}); "
