@@ -1,6 +1,6 @@
 """One graph over two workers: the outputs are those of one engine, bit for bit, also after a worker was killed.
 
-pip install "livegnn[distributed]"
+pip install 'livegnn[distributed]'
 python examples/cluster.py
 """
 
@@ -10,7 +10,6 @@ import signal
 import numpy as np
 
 import livegnn as lg
-from livegnn.distributed.cluster.ray_crew import RayCrew
 
 random = np.random.default_rng(3)
 vertices, width = 3_000, 16
@@ -27,21 +26,20 @@ def batch() -> lg.Updates:
     return updates
 
 
-if __name__ == "__main__":  # Ray's workers import this file
+if __name__ == "__main__":
     x = random.normal(size=(vertices, width)).astype(np.float32)
     graph = lg.Graph(x, random.integers(0, vertices, 12_000), random.integers(0, vertices, 12_000))
     model = lg.Model(  # random weights stand for a trained model
         [lg.layers.GCN(matrix(32, width), activation="relu"), lg.layers.GCN(matrix(8, 32))]
     )
     engine = lg.Engine(model, graph)
-    crew = RayCrew(2)
-    with lg.Cluster(model, graph, workers=2, crew=crew) as cluster:
+    with lg.Cluster(model, graph, workers=2) as cluster:
         print(cluster.partition_report)
         for step in range(6):
             updates = batch()
             engine.apply(updates)
             if step == 3:
-                os.kill(crew.processes()[1], signal.SIGKILL)
+                os.kill(cluster.report()[1]["process"], signal.SIGKILL)
                 print("killed a worker")
             changes = cluster.apply(updates)
             print(f"version {changes.version}: {len(changes)} outputs changed")

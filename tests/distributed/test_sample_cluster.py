@@ -54,6 +54,8 @@ def test_samples_equal_those_of_one_process_while_buckets_move(tmp_path):
         assert cluster.lag_batches() == 0
         with pytest.raises(VertexUnknown, match="live vertices"):
             cluster.sample([1000])
+    with pytest.raises(UsageError, match=r"\[sample\] expected an open SampleCluster"):
+        cluster.sample([0])
     with SampleCluster(tmp_path, graph, QUERY, **QUICK, seed=5) as again:  # the folder goes on
         write_some(rng, graph, 5)
         compare(again, alone)

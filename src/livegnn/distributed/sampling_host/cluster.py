@@ -120,7 +120,7 @@ class SampleCluster(SamplingCluster):
                  had more than the graph, perhaps this very batch after a LogUnavailable: the graph has caught up then,
                  and the batch is not applied.
         """
-        self._require_work()
+        self._require_work("apply")
         try:
             version: int = self.graph.host.apply(updates, self)[1]
         except LogConflict as conflict:
@@ -149,7 +149,7 @@ class SampleCluster(SamplingCluster):
         """As FrontEnd.answer; within the timeout it asks again, perhaps a replica, where a worker starts again."""
         deadline = None if options.timeout is None else time.monotonic() + options.timeout
         while True:
-            self._require_work()
+            self._require_work("sample")
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
                 return self.front_end.answer(slots, options._replace(timeout=left))
@@ -176,7 +176,7 @@ class SampleCluster(SamplingCluster):
 
     def checkpoint(self) -> None:
         """Has every worker write its state, at the next step. Raises: UsageError while buckets move."""
-        self._require_work()
+        self._require_work("checkpoint")
         with self._lock:
             self._coordinator.checkpoint()
 
@@ -208,7 +208,7 @@ class SampleCluster(SamplingCluster):
 
     def lag_batches(self) -> int:
         """Batches of the history that the slowest serving worker does not serve yet. Raises: WorkerUnavailable."""
-        self._require_work()
+        self._require_work("lag_batches")
         return max(0, self.graph.version - self.front_end.version)
 
     def close(self) -> None:
@@ -236,13 +236,13 @@ class SampleCluster(SamplingCluster):
             )
         return not steps
 
-    def _require_work(self) -> None:
+    def _require_work(self, where: str) -> None:
         """Raises: UsageError after close(); WorkerUnavailable if the coordinator, or a worker, ended for a reason that
         does not pass.
         """
         if self._ended.is_set():
             raise UsageError(
-                "[cluster] expected an open SampleCluster, got one that was closed; make a new one on its folder"
+                f"[{where}] expected an open SampleCluster, got one that was closed; make a new one on its folder"
             )
         if self._failure is not None:
             raise WorkerUnavailable(
@@ -260,7 +260,7 @@ class SampleCluster(SamplingCluster):
         """Waits until earlier changes of maps are through. Raises: WorkerUnavailable if that takes too long."""
         deadline = time.monotonic() + _SETTLE_SECONDS_MAX
         while self.is_moving:
-            self._require_work()
+            self._require_work("move")
             if time.monotonic() >= deadline:
                 raise WorkerUnavailable(
                     f"[cluster] expected an earlier move to end within {_SETTLE_SECONDS_MAX} s, got none that did; "
