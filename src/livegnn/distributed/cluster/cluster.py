@@ -150,9 +150,8 @@ class Cluster(Outputs, Consumer):
         scales: list[list[int]] | None = None,
     ) -> None:
         check_parts("Cluster", workers)
-        for kind, value, name in ((Model, model, "model"), (Graph, graph, "graph")):
-            if not isinstance(value, kind):
-                raise UsageError(f"[Cluster] expected {name} to be a {kind.__name__}, got {value!r}; pass one")
+        _refuse_other("Cluster", "model", model, Model)
+        _refuse_other("Cluster", "graph", graph, Graph)
         if type(snapshot_batches) is not int or snapshot_batches < 1:
             raise ValueInvalid(
                 f"[Cluster] expected snapshot_batches of at least 1, got {snapshot_batches!r}; pass more"
@@ -221,6 +220,7 @@ class Cluster(Outputs, Consumer):
     def what_if(self, updates: Updates) -> ClusterWhatIf:
         """A view of the outputs as they would be after `updates`, as Engine.what_if; readers wait for its end, too."""
         self._refuse_closed("what_if")
+        _refuse_other("what_if", "updates", updates, Updates)
         return ClusterWhatIf(self, updates)
 
     def swap(self, model: Model) -> None:
@@ -229,6 +229,7 @@ class Cluster(Outputs, Consumer):
         It is a version without updates, whose changes name every vertex. Raises: as Engine.swap.
         """
         self._refuse_closed("swap")
+        _refuse_other("swap", "model", model, Model)
         with self.graph.host.lock:
             self._next = (model, Recipe.of(model, self._shape))
             try:
@@ -595,6 +596,11 @@ class ClusterWhatIf(Outputs):
         self._cluster._edge_rows(edges)
 
 
+def _refuse_other(where: str, name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(f"[{where}] expected {name} as a livegnn {kind.__name__}, got {value!r}; pass one")
+
+
 def _refuse_unknown(where: str, live: AnyArray, slots: Int64Array) -> None:
     known = (slots >= 0) & (slots < len(live))
     known[known] = live[slots[known]] != 0
@@ -607,7 +613,7 @@ def _parts_of(graph: Graph, workers: int, partition: Partitioner | VertexParts) 
     if isinstance(partition, VertexParts):
         if partition.parts != workers:
             raise UsageError(f"[Cluster] expected parts for {workers} workers, got {partition.parts}; make as many")
-        return partition
+        return VertexParts(workers, partition.of, owners=partition.owners)  # newcomers are added to it
     if partition == "hash" or workers == 1:
         return hashed(workers)
     if partition not in _PARTITIONERS:
