@@ -340,3 +340,37 @@ def test_that_what_is_no_model_and_no_batch_is_refused():
         with pytest.raises(lg.errors.UsageError, match="got"):
             call(3)
     cluster.close()
+
+
+AWAY = {
+    "a time that there is none of": lambda u, v: u.remove_edge(0, v, time=3, missing="ignore"),
+    "a type that there is none of": lambda u, v: u.remove_edge(0, v, edge_type=1, missing="ignore"),
+    "a weight that there is none of": lambda u, v: u.set_weight(v, 0, 1.0),
+    "attributes that there are none of": lambda u, v: u.set_edge_attr(0, v, [1.0]),
+    "no edge": lambda u, v: u.remove_edge(v, 0),
+    "an edge by its id": lambda u, v: u.remove_edge(0, v, edge_id=0),
+    "no edge, ignored": lambda u, v: u.remove_edge(0, v, missing="ignore"),
+}
+
+
+@pytest.mark.parametrize("name", AWAY)
+def test_that_an_edge_between_parts_that_have_not_met_is_refused_as_by_an_engine(name):
+    model = random_model(np.random.default_rng(1), family="sage", depth=2)
+    loops = np.arange(6)
+    graph = lg.Graph(np.ones((6, model.input_width), np.float32), loops, loops)
+    engine = lg.Engine(model, graph)
+    cluster = lg.Cluster(model, graph, 3, crew=ThreadCrew(3), partition="hash")
+    for v in range(1, 6):
+        updates, found = lg.Updates(), []
+        updates.set_features(v, np.full(model.input_width, v, np.float32))
+        AWAY[name](updates, v)
+        for each in (engine, cluster):
+            try:
+                each.apply(updates)
+                found.append(None)
+            except lg.errors.UpdateError as error:
+                found.append((type(error), str(error), error.update, error.vertex, error.edge))
+        assert found[0] == found[1]
+        assert (found[0] is None) == (name == "no edge, ignored")
+        check_same(engine, cluster)
+    goes_on(engine, cluster)
