@@ -302,13 +302,13 @@ void Halo::take_edge(const UpdateBuffer& batch, std::size_t place, PartBatch& ou
   }
   if (!mine) return;
   if (away && adds) refuse_unknown(update, place, local_of(update.u) == kNoVertex ? update.u : update.v, true);
-  if (away) {  // no ghost: no such edge
-    if (update.missing_ignore) return;
-    refuse(ErrorKind::EdgeMissing, update, place, "an edge", "none",
-           update.kind == UpdateKind::RemoveEdge ? "add it first, or pass missing=\"ignore\"" : "add it first", -1);
+  if (away) {  // no ghost, so no such edge: the store refuses or ignores it as it would one between its own vertices
+    kept.u = kept.v = local_of(owner_of(update.u) == part_ ? update.u : update.v);
+    kept.edge_id = INT64_MAX;  // no edge has it
+  } else {
+    kept.u = local_of(update.u);
+    kept.v = local_of(update.v);
   }
-  kept.u = local_of(update.u);
-  kept.v = local_of(update.v);
   if (adds) {
     meet(static_cast<VertexId>(kept.u), static_cast<VertexId>(kept.v));
     if (undirected_) meet(static_cast<VertexId>(kept.v), static_cast<VertexId>(kept.u));

@@ -9,6 +9,7 @@ import pytest
 import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
+from livegnn.distributed.partition import ldg
 from livegnn.log import UpdateLog, open_log
 from livegnn.testing.models import random_model
 
@@ -303,3 +304,73 @@ def test_that_an_end_is_looked_at_before_its_edge():
     found = refusal_of([PartRefusal("EdgeMissing", "", facts, False), *ends])
     assert isinstance(found, lg.errors.VertexUnknown)
     assert found.vertex == 3
+
+
+@pytest.mark.parametrize("newcomers", ["ldg", "hash"])
+def test_that_given_parts_stay_the_callers(newcomers):
+    rng = np.random.default_rng(0)
+    model = random_model(np.random.default_rng(1), family="sage", depth=2)
+    row = np.ones(model.input_width, np.float32)
+    graph = lg.Graph(rng.standard_normal((12, model.input_width)).astype(np.float32), *rng.integers(0, 12, (2, 30)))
+    parts = ldg(graph, 3)
+    longer = ldg(graph, 3)
+    longer.append([2, 1])  # slots that the graph has not yet
+    engine = lg.Engine(model, graph)
+    clusters = [
+        lg.Cluster(model, graph, 3, crew=ThreadCrew(3), partition=given, newcomers=newcomers)
+        for given in (parts, parts, longer)
+    ]
+    for count in (1, 3, 2):
+        first, updates = engine.graph.slot_count, lg.Updates()
+        for slot in range(first, first + count):
+            updates.add_vertex(slot, row)
+            updates.add_edge(slot, 0)
+        for each in (engine, *clusters):
+            each.apply(updates)
+        for cluster in clusters:
+            check_same(engine, cluster)
+    assert (parts.slot_count, longer.slot_count) == (12, 14)
+    for cluster in clusters:
+        cluster.close()
+
+
+def test_that_what_is_no_model_and_no_batch_is_refused():
+    _, cluster, _ = pair()
+    for call in (cluster.swap, cluster.what_if, cluster.apply):
+        with pytest.raises(lg.errors.UsageError, match="got"):
+            call(3)
+    cluster.close()
+
+
+AWAY = {
+    "a time that there is none of": lambda u, v: u.remove_edge(0, v, time=3, missing="ignore"),
+    "a type that there is none of": lambda u, v: u.remove_edge(0, v, edge_type=1, missing="ignore"),
+    "a weight that there is none of": lambda u, v: u.set_weight(v, 0, 1.0),
+    "attributes that there are none of": lambda u, v: u.set_edge_attr(0, v, [1.0]),
+    "no edge": lambda u, v: u.remove_edge(v, 0),
+    "an edge by its id": lambda u, v: u.remove_edge(0, v, edge_id=0),
+    "no edge, ignored": lambda u, v: u.remove_edge(0, v, missing="ignore"),
+}
+
+
+@pytest.mark.parametrize("name", AWAY)
+def test_that_an_edge_between_parts_that_have_not_met_is_refused_as_by_an_engine(name):
+    model = random_model(np.random.default_rng(1), family="sage", depth=2)
+    loops = np.arange(6)
+    graph = lg.Graph(np.ones((6, model.input_width), np.float32), loops, loops)
+    engine = lg.Engine(model, graph)
+    cluster = lg.Cluster(model, graph, 3, crew=ThreadCrew(3), partition="hash")
+    for v in range(1, 6):
+        updates, found = lg.Updates(), []
+        updates.set_features(v, np.full(model.input_width, v, np.float32))
+        AWAY[name](updates, v)
+        for each in (engine, cluster):
+            try:
+                each.apply(updates)
+                found.append(None)
+            except lg.errors.UpdateError as error:
+                found.append((type(error), str(error), error.update, error.vertex, error.edge))
+        assert found[0] == found[1]
+        assert (found[0] is None) == (name == "no edge, ignored")
+        check_same(engine, cluster)
+    goes_on(engine, cluster)

@@ -638,7 +638,7 @@ def _parts_of(graph: Graph, workers: int, partition: Partitioner | VertexParts) 
     if isinstance(partition, VertexParts):
         if partition.parts != workers:
             raise UsageError(f"[Cluster] expected parts for {workers} workers, got {partition.parts}; make as many")
-        return partition
+        return VertexParts(workers, partition.of, owners=partition.owners)  # newcomers are added to it
     if partition == "hash" or workers == 1:
         return hashed(workers)
     if partition not in _PARTITIONERS:

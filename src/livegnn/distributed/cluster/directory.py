@@ -54,9 +54,9 @@ class Directory:
         sound = (columns["u"] < count) & (columns["v"] < count)
         sound &= (columns["u"] >= 0) | ~np.isin(columns["kind"], _OF_VERTICES)
         placement = self.newcomers.choose({name: columns[name][sound] for name in ("kind", "u", "v")})
-        new = np.arange(self._slot_count, count, dtype=np.int64)
-        owners = placement.parts if len(placement.parts) else self.newcomers.parts.lookup(new)
-        return placement, NewOwners(self._slot_count, owners)
+        last = min(count, placement.first_slot) if len(placement.parts) else count
+        known = self.newcomers.parts.lookup(np.arange(self._slot_count, last, dtype=np.int64))
+        return placement, NewOwners(self._slot_count, np.concatenate([known, placement.parts]))
 
     def refuse_gaps(self, buffer: _native.UpdateBuffer) -> None:
         """For a batch that the graph itself does not see. Raises: VertexIdGap, as Graph.apply."""

@@ -153,7 +153,11 @@ class PartEngine:
             if facts.get("got", "").startswith(f"{vertex},"):
                 facts["got"] = f"{name}{facts['got'][len(str(vertex)) :]}"
         if edge := facts.get("edge"):
-            facts["edge"] = (name_of(int(edge[0])), name_of(int(edge[1])))
+            if "update" in facts:
+                place = facts["update"]
+                facts["edge"] = (int(batch["u"][place]), int(batch["v"][place]))
+            else:
+                facts["edge"] = (name_of(int(edge[0])), name_of(int(edge[1])))
         return type(error)(**facts)
 
     # ---- reading: of this part's own vertices, by slots of the whole graph
