@@ -21,7 +21,7 @@ from benchmarks.engine.live import timed
 from benchmarks.engine.runs import Run, restoring
 from benchmarks.engine.stream import to_updates
 from benchmarks.worker import Worker
-from livegnn.distributed.cluster.part import Newcomers, PartEngine
+from livegnn.distributed.cluster.part import NewOwners, PartEngine
 
 
 class Turn(NamedTuple):
@@ -81,7 +81,7 @@ class PlayingPart:
             enter_namespace(seat.namespace)
         self._work = world.work()
         arrays = world.cut(seat.parts)[seat.part]
-        self._none = Newcomers(len(arrays.owners), np.empty(0, np.uint16))
+        self._none = NewOwners(len(arrays.owners), np.empty(0, np.uint16))
         self._links = Links(seat.part, seat.addresses)
         self._part = PartEngine(arrays, world.program(), self._links.swap)
         self._links.delay_s = seat.delay_s  # the engine's first run is over

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from benchmarks.cluster.world import ClusterWorld
-from livegnn.distributed.cluster.part import Newcomers, PartEngine
+from livegnn.distributed.cluster.part import NewOwners, PartEngine
 
 T = TypeVar("T")
 _WORD = (1 << 64) - 1
@@ -44,7 +44,7 @@ class Together:
         self._network = BarrierNetwork(parts)
         program = world.program()
         arrays = world.cut(parts)
-        self._none = Newcomers(len(arrays[0].owners), np.empty(0, np.uint16))
+        self._none = NewOwners(len(arrays[0].owners), np.empty(0, np.uint16))
         self.parts = self._each(lambda i: PartEngine(arrays[i], program, self._network.swap_of(i)))
 
     def apply(self, columns: dict[str, Any]) -> tuple[list[float], int]:

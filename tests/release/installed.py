@@ -16,7 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = re.compile(r"```python\n(.*?)```(?:\n+```\n(.*?)```)?", re.DOTALL)
-MORE_THAN_LIVEGNN = re.compile(r"^\s*(?:import|from) (?:torch|pandas|pyarrow|livegnn\.cli)|to_pyg\(", re.MULTILINE)
+MORE_THAN_LIVEGNN = re.compile(
+    r"^\s*(?:import|from) (?:torch|pandas|pyarrow|livegnn\.cli)|to_pyg\(|lg\.Cluster\(", re.MULTILINE
+)
 
 
 def printed(run: Callable[[], object]) -> str:
