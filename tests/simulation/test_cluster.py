@@ -300,3 +300,26 @@ def test_that_a_worker_that_is_gone_leaves_no_memory():
     gc.collect()
     assert gone() is None
     cluster.close()
+
+
+def test_that_an_interrupted_callback_lets_the_others_have_the_version():
+    engine, cluster, _, mirror, rng = pair(7, 2, snapshot_batches=1)
+    seen = []
+
+    def interrupt(changes):
+        raise KeyboardInterrupt
+
+    handle = cluster.on_change(interrupt)
+    cluster.on_change(lambda changes: seen.append(changes.version))
+    for last in (True, False):
+        updates = streams.random_batch(rng, mirror, 3)
+        engine.apply(updates)
+        if last:
+            with pytest.raises(KeyboardInterrupt):
+                cluster.apply(updates)
+            handle.cancel()
+        else:
+            cluster.apply(updates)
+        check_same(engine, cluster, "after")
+    assert seen == [1, 2]
+    cluster.close()

@@ -1,7 +1,8 @@
 """Exact incremental inference: the engine, what a batch changed, and views of what it would change."""
 
+from livegnn.inference.callbacks import Handle
 from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
-from livegnn.inference.engine import Engine, Handle
+from livegnn.inference.engine import Engine
 from livegnn.inference.readout import Readout
 from livegnn.inference.resolution import LayerResolution
 from livegnn.inference.stream import Stream, StreamBatch

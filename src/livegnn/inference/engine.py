@@ -6,7 +6,6 @@ outputs of one whole version and never wait for propagation.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import os
@@ -38,6 +37,7 @@ from livegnn.graph.threads import thread_count
 from livegnn.graph.updates import Updates
 from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
+from livegnn.inference.callbacks import Callback, Callbacks, Handle
 from livegnn.inference.changes import Changes
 from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.edge_outputs import EdgeIndex, EdgeReader, refuse_rows_of_vertices
@@ -45,7 +45,6 @@ from livegnn.inference.explain.explaining import Explained
 from livegnn.inference.memory import Memory, memory_options
 from livegnn.inference.predict import Rows
 from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
-from livegnn.inference.storage import model_digest
 from livegnn.inference.stream import Stream
 from livegnn.inference.views import Outputs, SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
@@ -55,7 +54,6 @@ from livegnn.stored import file_path
 
 Mode: TypeAlias = Literal["eager", "on_demand", "hybrid"]
 Strategy: TypeAlias = Literal["incremental", "constrained", "affected", "khop", "sampled", "full"]
-Callback: TypeAlias = Callable[[Changes], object]
 
 _STRATEGIES = {
     "incremental": _native.Strategy.Incremental,
@@ -87,18 +85,6 @@ class Follower(Protocol):
 
     def close(self) -> None:
         """Leaves the engine."""
-
-
-class Handle:
-    """A registered callback. cancel() ends it; cancelling twice does no harm."""
-
-    def __init__(self, engine: Engine, callback: Callback) -> None:
-        self._engine = engine
-        self._callback = callback
-
-    def cancel(self) -> None:
-        """No call begins after this returns in the applying thread."""
-        self._engine._callbacks = [h for h in self._engine._callbacks if h is not self]
 
 
 class Engine(Outputs, Switching, Explained):
@@ -182,7 +168,7 @@ class Engine(Outputs, Switching, Explained):
         self._hot, self._demand = hot, Demand(hot if mode == "hybrid" else 0)
         self._path, self._fanout, self._seed = path, fanout, seed
         self._memory_limit, self._spill_folder = memory_options(memory_limit, spill_folder)
-        self._callbacks: list[Handle] = []
+        self._callbacks = Callbacks()
         self._followers: list[Follower] = []
         self._closed = False
         self._edge_reader: EdgeReader | None = None
@@ -289,16 +275,7 @@ class Engine(Outputs, Switching, Explained):
                     follower._after(changed, version)
                 except Exception:
                     _log.exception("[Readout] following failed at version %d; the next reader builds it anew", version)
-        interrupt: BaseException | None = None
-        for handle in self._callbacks:
-            try:
-                handle._callback(changes)
-            except Exception:
-                _log.exception("[on_change] a callback failed at version %d; the batch stands", version)
-            except BaseException as error:  # Ctrl-C: the others must still get the version
-                interrupt = interrupt or error
-        if interrupt is not None:
-            raise interrupt
+        self._callbacks.call(changes)
         return changes
 
     def on_change(self, callback: Callback) -> Handle:
@@ -306,12 +283,8 @@ class Engine(Outputs, Switching, Explained):
 
         An exception in a callback is logged (logger "livegnn") and undoes nothing. A callback may read, but not apply.
         """
-        if not callable(callback):
-            raise UsageError(f"[on_change] expected a function of one Changes, got {callback!r}; pass one")
         self.refuse_closed("on_change")
-        handle = Handle(self, callback)
-        self._callbacks = [*self._callbacks, handle]
-        return handle
+        return self._callbacks.add(callback)
 
     def _follow(self, follower: Follower) -> None:
         self._followers = [*self._followers, follower]
@@ -665,13 +638,7 @@ class Engine(Outputs, Switching, Explained):
         with self.graph.host.lock:
             self.refuse_closed("state_digest")
             self._complete()
-            parts = (
-                model_digest(self.model),
-                f"{self.graph.host.store.digest():016x}",
-                f"{self.native.digest():016x}",
-                "exact",  # so that digests of livegnn 0.1 stay what they are
-            )
-        return hashlib.sha256("/".join(parts).encode()).hexdigest()
+            return storage.state_digest(self.model, self.graph.host.store.digest(), self.native.digest())
 
     # ---- saving
 

@@ -108,5 +108,11 @@ def model_digest(model: Model) -> str:
     return digest.hexdigest()
 
 
+def state_digest(model: Model, graph: int, state: int) -> str:
+    """What Engine.state_digest() gives, of the digests of its parts."""
+    parts = (model_digest(model), f"{graph:016x}", f"{state:016x}", "exact")  # as in livegnn 0.1
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()
+
+
 def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}

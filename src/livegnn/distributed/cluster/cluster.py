@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import threading
@@ -38,17 +37,16 @@ from livegnn.graph.threads import THREADS_MAX
 from livegnn.graph.updates import Updates
 from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
+from livegnn.inference.callbacks import Callback, Callbacks, Handle
 from livegnn.inference.changes import Changes
 from livegnn.inference.engine import coarser_for, refuse_other
 from livegnn.inference.predict import Rows
-from livegnn.inference.storage import model_digest
 from livegnn.inference.views import Outputs
 from livegnn.models.model import Model
 from livegnn.stored import file_path
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 Partitioner: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
-Callback: TypeAlias = Callable[[Changes], object]
 
 _PARTITIONERS: dict[str, Callable[[Graph, int], VertexParts]] = {"metis": metis, "ldg": ldg, "fennel": fennel}
 _ATTEMPTS = 5  # at one batch, while workers are lost
@@ -101,17 +99,6 @@ def _add_extremes(sums: dict[str, Any], stage: dict[str, Any]) -> None:
         return
     before = sums["extremes"] or {}
     sums["extremes"] = {name: count + before.get(name, 0) for name, count in stage["extremes"].items()}
-
-
-class ClusterHandle:
-    """A callback of Cluster.on_change. cancel() ends it; cancelling twice does no harm."""
-
-    def __init__(self, cluster: Cluster, callback: Callback) -> None:
-        self._cluster, self._callback = cluster, callback
-
-    def cancel(self) -> None:
-        """No call begins after this returns in the applying thread."""
-        self._cluster._handles = [each for each in self._cluster._handles if each is not self]
 
 
 class Cluster(Outputs, Consumer):
@@ -171,7 +158,7 @@ class Cluster(Outputs, Consumer):
         self.partition_report = PartitionReport.of(graph, parts)
         self.model, self.workers = model, workers
         self._snapshot_batches = snapshot_batches
-        self._handles: list[ClusterHandle] = []
+        self._callbacks = Callbacks()
         self._batches: dict[int, _NumberedBatch] = {}  # since the snapshot
         self._answers: list[PartChanges] = []
         self._closed = False
@@ -208,22 +195,16 @@ class Cluster(Outputs, Consumer):
     def published(self, change: Any, version: int) -> Changes:
         """Calls the callbacks of on_change; takes a snapshot, which nothing of the batch depends on any more."""
         changes = Changes(_MergedChanges(self._answers), self.graph, version)
-        for handle in self._handles:
-            try:
-                handle._callback(changes)
-            except Exception:
-                _log.exception("[on_change] a callback failed at version %d; the batch stands", version)
-        self._take_snapshot_if_due()
+        try:
+            self._callbacks.call(changes)
+        finally:
+            self._take_snapshot_if_due()
         return changes
 
-    def on_change(self, callback: Callback) -> ClusterHandle:
+    def on_change(self, callback: Callback) -> Handle:
         """Calls callback(changes) in the applying thread after each version, in version order, as Engine.on_change."""
-        if not callable(callback):
-            raise UsageError(f"[on_change] expected a function of one Changes, got {callback!r}; pass one")
         self._refuse_closed("on_change")
-        handle = ClusterHandle(self, callback)
-        self._handles = [*self._handles, handle]
-        return handle
+        return self._callbacks.add(callback)
 
     def what_if(self, updates: Updates) -> ClusterWhatIf:
         """A view of the outputs as they would be after `updates`, as Engine.what_if; readers wait for its end, too."""
@@ -307,9 +288,8 @@ class Cluster(Outputs, Consumer):
         """Engine.state_digest() of one engine with the whole graph."""
         self._refuse_closed("state_digest")
         shares = self._all([("digests",)] * self.workers)
-        graph, native = (sum(share[place] for share in shares) & _MASK for place in (1, 2))
-        text = "/".join((model_digest(self.model), f"{graph:016x}", f"{native:016x}", "exact"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        graph, state = (sum(parts) & _MASK for parts in zip(*shares, strict=True))
+        return storage.state_digest(self.model, graph, state)
 
     @property
     def version(self) -> int:
@@ -355,18 +335,8 @@ class Cluster(Outputs, Consumer):
     def _read(self, *parts: over_types.Part) -> Rows:
         with self.graph.host.lock:  # ids, owners and rows of one version
             slots = over_types.slots_of(self.graph.host.ids, "embeddings", parts)
-            return self._rows(slots, "read_rows")
-
-    def _rows(self, slots: Int64Array, method: str) -> Rows:
-        """Rows of vertices, each from its owner."""
-        _refuse_unknown("embeddings", self.graph.host.store.live(), slots)
-        owners = self._directory.parts_of(slots)
-        calls: list[Call] = [(method, slots[owners == part]) for part in range(self.workers)]
-        found: list[Float32Array] = self._all(calls)
-        rows = np.empty((len(slots), found[0].shape[1]), np.float32)
-        for part, mine in enumerate(found):
-            rows[owners == part] = mine
-        return rows
+            _refuse_unknown("embeddings", self.graph.host.store.live(), slots)
+            return _rows_of("read_rows", slots, self._directory.parts_of(slots), self.workers, self._all)
 
     def _edge_rows(self, edges: object) -> NoReturn:
         raise UsageError(
@@ -616,14 +586,21 @@ class ClusterWhatIf(Outputs):
         _refuse_unknown("what_if", self._live, slots)
         cluster = self._cluster
         owners = cluster._directory.parts_of(slots, self._owners)
-        found = self._call([("read_staged", slots[owners == part]) for part in range(cluster.workers)])
-        rows = np.empty((len(slots), found[0].shape[1]), np.float32)
-        for part, mine in enumerate(found):
-            rows[owners == part] = mine
-        return rows
+        return _rows_of("read_staged", slots, owners, cluster.workers, self._call)
 
     def _edge_rows(self, edges: object) -> NoReturn:
         self._cluster._edge_rows(edges)
+
+
+def _rows_of(
+    method: str, slots: Int64Array, owners: AnyArray, workers: int, call: Callable[[list[Call]], list[Any]]
+) -> Float32Array:
+    """Rows of vertices, each from its owner."""
+    found: list[Float32Array] = call([(method, slots[owners == part]) for part in range(workers)])
+    rows = np.empty((len(slots), found[0].shape[1]), np.float32)
+    for part, mine in enumerate(found):
+        rows[owners == part] = mine
+    return rows
 
 
 def _refuse_unknown(where: str, live: AnyArray, slots: Int64Array) -> None:

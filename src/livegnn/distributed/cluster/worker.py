@@ -12,15 +12,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from livegnn import _native
+from livegnn import _native, errors
 from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
-from livegnn.errors import Facts, InvariantBroken, LiveGnnError, UpdateError
+from livegnn.errors import Facts, InvariantBroken, LiveGnnError, PartRefused, UpdateError
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
@@ -34,6 +34,11 @@ class PartRefusal(NamedTuple):
     text: str
     facts: Facts
     by_other: bool
+
+    @classmethod
+    def of(cls, error: UpdateError) -> Self:
+        """As data, for another process."""
+        return cls(type(error).__name__, str(error), error.facts(), isinstance(error, PartRefused))
 
 
 class PartSnapshot(NamedTuple):
@@ -151,7 +156,7 @@ class PartWorker:
         try:
             changes = self.part.apply(batch, owners, before_publish)
         except UpdateError as error:
-            return PartRefusal(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
+            return PartRefusal.of(error)
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
@@ -180,11 +185,10 @@ class PartWorker:
         """What a worker starts again from once the swap, which makes `version`, stands."""
         return self._snapshot_of(version, self._next)
 
-    def commit_swap(self, version: int) -> PartChanges:
+    def commit_swap(self, version: int) -> None:
         """The other model takes over. Nothing where it has."""
         if self.version < version:
             self.part.native, self._next, self.version = self._next, None, version
-        return PartChanges(self.part.slots(), [], (0.0, 0.0, 0.0))
 
     # ---- what_if; rounds
 
@@ -193,7 +197,7 @@ class PartWorker:
         try:
             self._view, changes = self.part.what_if(batch, owners)
         except UpdateError as error:
-            return PartRefusal(type(error).__name__, str(error), error.facts(), type(error).__name__ == "PartRefused")
+            return PartRefusal.of(error)
         return changes
 
     def close_what_if(self) -> None:
@@ -201,10 +205,6 @@ class PartWorker:
         view, self._view = self._view, None
         if view is not None:
             self.part.close_what_if(view)
-
-    def own_arrays(self) -> dict[str, AnyArray]:
-        """This worker's share of the whole graph's columns."""
-        return self.part.own_arrays()
 
     # ---- reads
 
@@ -224,13 +224,17 @@ class PartWorker:
         """The same inside a what_if."""
         return self.part.staged(slots)
 
+    def own_arrays(self) -> dict[str, AnyArray]:
+        """This worker's share of the whole graph's columns."""
+        return self.part.own_arrays()
+
     def audit(self) -> str | None:
         """verify(): the first difference, by slots of the whole graph; rounds."""
         return self.part.verify()
 
-    def digests(self) -> tuple[int, int, int]:
-        """(version, share of the graph's digest, share of the state's)."""
-        return (self.version, *self.part.digests())
+    def digests(self) -> tuple[int, int]:
+        """Shares of the graph's digest and of the state's."""
+        return self.part.digests()
 
     def facts(self) -> dict[str, Any]:
         """Counts for reports, and the process."""
@@ -245,8 +249,6 @@ class PartWorker:
 
 def refusal_of(answers: list[PartChanges | PartRefusal]) -> LiveGnnError | None:
     """The error of the first update that any worker refuses, or None."""
-    from livegnn import errors
-
     refused = [answer for answer in answers if isinstance(answer, PartRefusal)]
     if not refused:
         return None
