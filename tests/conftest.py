@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,13 +23,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[None]:
+def ray_cluster() -> Iterator[Any]:
     """A Ray of four CPUs on this machine, for all tests of a process."""
     ray = pytest.importorskip("ray")
     folder = tempfile.mkdtemp(prefix="r")  # short: sockets lie in it
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     options = {"log_to_driver": False, "logging_level": "ERROR", "_temp_dir": folder, "object_store_memory": 100 << 20}
     ray.init("local", num_cpus=4, include_dashboard=False, **options)
-    yield
+    yield ray
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)

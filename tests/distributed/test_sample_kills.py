@@ -28,6 +28,12 @@ def started(folder, **parts):
     return graph, undisturbed, SampleCluster(folder, graph, QUERY, **parts)
 
 
+def process_of(cluster, role, worker):
+    """The process id of a worker, once the driver has looked at it."""
+    until(lambda: (role, worker) in cluster.processes)
+    return cluster.processes[role, worker]
+
+
 def test_killed_workers_come_back_and_a_folder_goes_on(tmp_path):
     rng = random.Random(3)
     graph, undisturbed, cluster = started(tmp_path)
@@ -36,8 +42,7 @@ def test_killed_workers_come_back_and_a_folder_goes_on(tmp_path):
         for who in [("sampling", 0), ("serving", 1), ("sampling", 1), ("serving", 0)]:
             write_some(rng, graph, 8)
             time.sleep(rng.random() * 0.2)
-            until(lambda who=who: who in cluster.processes)
-            before = cluster.processes[who]
+            before = process_of(cluster, *who)
             os.kill(before, signal.SIGKILL)
             write_some(rng, graph, 8)
             compare(cluster, undisturbed)
@@ -54,7 +59,7 @@ def test_a_worker_that_hangs_is_started_again(tmp_path, role):
     graph, undisturbed, cluster = started(tmp_path, hosting=Hosting(hung_timeout_ms=1000))
     with cluster:
         compare(cluster, undisturbed)
-        before = cluster.processes[role, 1]
+        before = process_of(cluster, role, 1)
         os.kill(before, signal.SIGSTOP)
         write_some(rng, graph, 8)
         compare(cluster, undisturbed)
@@ -66,7 +71,7 @@ def test_a_replica_answers_while_another_comes_back(tmp_path):
     _, undisturbed, cluster = started(tmp_path, serving=1, replicas=2)
     with cluster:
         compare(cluster, undisturbed)
-        os.kill(cluster.processes["serving", 0], signal.SIGKILL)
+        os.kill(process_of(cluster, "serving", 0), signal.SIGKILL)
         begin = time.monotonic()
         for _ in range(20):
             compare(cluster, undisturbed)
@@ -120,7 +125,7 @@ def test_a_killed_broker_loses_nothing(tmp_path, server):
         write_some(rng, graph, 6)
         compare(cluster, undisturbed)
         server.kill()
-        os.kill(cluster.processes["sampling", 1], signal.SIGKILL)
+        os.kill(process_of(cluster, "sampling", 1), signal.SIGKILL)
         time.sleep(0.3)
         server.start()
         write_some(rng, graph, 6)
