@@ -86,6 +86,12 @@ def check_parts(parts: Sequence[AnyArray], size: int) -> None:
         raise UsageError(f"[swap] expected a part for each of {size} workers, got {len(parts)}; give empty ones too")
 
 
+def swap_bytes(exchange: Exchange, parcels: Sequence[bytes]) -> list[bytes]:
+    """Parcel i goes to worker i; result i is what worker i sent here."""
+    found = exchange.swap([np.frombuffer(parcel, np.uint8) for parcel in parcels])
+    return [part.tobytes() for part in found]
+
+
 def gather_text(exchange: Exchange, text: str) -> list[str]:
     """What each worker says."""
     found = exchange.gather(np.frombuffer(text.encode(), np.uint8).copy())

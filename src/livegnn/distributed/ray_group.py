@@ -121,10 +121,16 @@ class RayGroup:
         Raises:  WorkerUnavailable where one has died or hangs, or has an error of its own; livegnn's as they are,
                  where their kinds are kept. The next call forms the workers anew.
         """
+        return self._answers(self.keep(fn, *args, each=each))
+
+    def keep(self, fn: Callable[..., Any], *args: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
+        """The same, begun: Ray's references to what each worker will return, which stays where it is. One that fails
+        leaves a WorkerFailure there.
+        """
         self.form()
         task = self._ray.put((fn, args))
         mine = each or [()] * self.size
-        return self._answers([actor.work.remote(task, own) for actor, own in zip(self._actors, mine, strict=True)])
+        return [actor.work.remote(task, own) for actor, own in zip(self._actors, mine, strict=True)]
 
     def close(self) -> None:
         """Ends the workers."""

@@ -495,10 +495,11 @@ class Cluster(Outputs, Consumer):
         lost = [worker for worker, version in enumerate(versions) if version < 0]
         if batch is None:  # one that is ahead has made its own what was given up
             versions = [-1 if version > self._version else version for version in versions]
-        for worker, version in enumerate(versions):
-            if 0 <= version < self._snapshot_version:  # it has yet to go over to another model
-                self._crew.ask(worker, ("commit_swap", self._snapshot_version))
-                versions[worker] = self._snapshot_version
+        behind = [0 <= version < self._snapshot_version for version in versions]
+        if any(behind):  # they have yet to go over to another model
+            go_over = ("commit_swap", self._snapshot_version)
+            self._crew.call([go_over if late else ("ready",) for late in behind])
+            versions = [max(version, self._snapshot_version) if version >= 0 else -1 for version in versions]
         if -1 in versions:
             calls: list[Call] = [
                 ("start_again", snapshot, self._recipe) if version < 0 else ("repeat_start", self._snapshot_version)

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from livegnn.distributed.cluster.worker import PartWorker
+from livegnn.distributed.exchange import swap_bytes
+from livegnn.distributed.threads import ThreadExchange
 from livegnn.errors import WorkerUnavailable
 
 Call: TypeAlias = tuple[Any, ...]  # the name of a method of PartWorker, and what it is given
@@ -29,9 +31,6 @@ class Crew(Protocol):
         Raises: WorkerUnavailable where a worker has gone, does not come in time, or has lost another one; then
                 reform() has to be called. What a worker raises otherwise.
         """
-
-    def ask(self, worker: int, call: Call) -> Any:
-        """A call to one worker. Raises: as call()."""
 
     def keep(self, calls: Sequence[Call]) -> list[Any]:
         """The same as call(), but what is returned are handles, to be given to later calls in place of the results."""
@@ -53,8 +52,6 @@ class ThreadCrew:
         self.size, self._threads, self._timeout_s = size, threads, timeout_s
         self.workers: list[PartWorker | None] = [None] * size
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="part")
-        self._barrier = threading.Barrier(size, timeout=timeout_s)
-        self._given: list[list[bytes]] = [[] for _ in range(size)]
         self.reform()
 
     def call(self, calls: Sequence[Call]) -> list[Any]:
@@ -69,10 +66,6 @@ class ThreadCrew:
             raise lost[0]
         return [one.result() for one in running]
 
-    def ask(self, worker: int, call: Call) -> Any:
-        """See Crew."""
-        return self._pool.submit(self._run, worker, call).result()
-
     keep = call
 
     def kill(self, worker: int) -> None:
@@ -82,7 +75,8 @@ class ThreadCrew:
 
     def reform(self) -> list[int]:
         """See Crew."""
-        self._barrier = threading.Barrier(self.size, timeout=self._timeout_s)
+        self._barrier, given = threading.Barrier(self.size, timeout=self._timeout_s), [None] * self.size
+        self._ends = [ThreadExchange(given, self._barrier, rank) for rank in range(self.size)]
         for rank in range(self.size):
             if self.workers[rank] is None:
                 self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
@@ -105,13 +99,4 @@ class ThreadCrew:
             raise
 
     def _swap(self, rank: int, parcels: list[bytes]) -> list[bytes]:
-        try:
-            self._given[rank] = parcels
-            self._barrier.wait()
-            got = [given[rank] for given in self._given]
-            self._barrier.wait()
-        except threading.BrokenBarrierError as cause:
-            raise WorkerUnavailable(
-                f"[cluster] expected all {self.size} workers, got fewer; reform the crew"
-            ) from cause
-        return got
+        return swap_bytes(self._ends[rank], parcels)
