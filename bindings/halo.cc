@@ -48,11 +48,10 @@ Swap swap_through(Sending given) {
   };
 }
 
-DigestShare share_of(const Halo& halo, const GraphStore& store) {
-  const bool undirected = store.options().undirected;
+DigestShare share_of(const Halo& halo) {
   return {halo.part() == 0, [&halo](VertexId v) { return halo.global_of(v); },
           [&halo](VertexId v) { return !halo.is_ghost(v); },
-          [&halo, undirected](VertexId u, VertexId v) { return halo.counts_edge(u, v, undirected); }};
+          [&halo](VertexId u, VertexId v) { return halo.counts_edge(u, v); }};
 }
 
 std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer& batch, const GraphStore& store) {
@@ -191,7 +190,7 @@ void bind_halo(nb::module_& m) {
           "graph_digest",
           [](const Halo& h, const GraphStore& store) {
             GilRelease release;
-            const DigestShare share = share_of(h, store);
+            const DigestShare share = share_of(h);
             return store.digest_of(&share);
           },
           "store"_a)

@@ -118,8 +118,8 @@ void Halo::recall(const HaloMemory& memory) {
   free_[1].assign(memory.free_ghosts.begin(), memory.free_ghosts.end());
 }
 
-bool Halo::counts_edge(VertexId src, VertexId dst, bool undirected) const {
-  if (undirected) return !is_ghost(global_of(src) <= global_of(dst) ? src : dst);
+bool Halo::counts_edge(VertexId src, VertexId dst) const {
+  if (undirected_) return !is_ghost(global_of(src) <= global_of(dst) ? src : dst);
   return !is_ghost(dst);
 }
 
@@ -165,6 +165,7 @@ VertexId Halo::make_local(std::int64_t global) {
 void Halo::drop_local(std::int64_t global) {
   kept_.locals.push_back({global, local_of(global)});
   freed_.push_back(local_of(global));
+  departed_.try_emplace(global, local_of(global));  // what came and went since has no edges from before
   locals_[at(global)] = kNoVertex;
 }
 
@@ -172,11 +173,6 @@ std::int64_t Halo::name_of(VertexId v) const {
   const auto found =
       std::find_if(taken_back_.begin(), taken_back_.end(), [&](const auto& each) { return each.first == v; });
   return found != taken_back_.end() ? found->second : v >= 0 && at(v) < globals_.size() ? global_of(v) : -1;
-}
-
-VertexId Halo::departed(std::int64_t global) const {
-  const auto found = std::find_if(freed_.begin(), freed_.end(), [&](VertexId v) { return global_of(v) == global; });
-  return found == freed_.end() ? kNoVertex : *found;
 }
 
 // ---- a batch
@@ -187,6 +183,7 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
   kept_.slots = globals_.size();
   kept_.next_edge_id = next_edge_id_;
   freed_.clear();
+  departed_.clear();
   taken_back_.clear();
   for (auto* lists : {&first_out_, &first_in_}) {
     for (auto& list : *lists) list.clear();

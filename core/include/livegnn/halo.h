@@ -11,6 +11,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -81,7 +82,10 @@ class Halo {
   std::uint64_t in_at(VertexId v) const { return in_at_[static_cast<std::size_t>(v)]; }
   // The global slot of a slot of the batch that was taken back last, or of one that there is; -1: neither.
   std::int64_t name_of(VertexId v) const;
-  VertexId departed(std::int64_t global) const;  // the slot of one that the batch at work removes
+  VertexId departed(std::int64_t global) const {  // the slot that the batch at work took from it first
+    const auto found = departed_.find(global);
+    return found == departed_.end() ? kNoVertex : found->second;
+  }
   // This part's vertices whose bit of a part the batch at work has set first; sent: edges leave them.
   const std::vector<VertexId>& first_out(int part) const { return first_out_[static_cast<std::size_t>(part)]; }
   const std::vector<VertexId>& first_in(int part) const { return first_in_[static_cast<std::size_t>(part)]; }
@@ -101,7 +105,7 @@ class Halo {
 
   WireCounts counts;
   // Whether the edge is this part's in what all parts count together.
-  bool counts_edge(VertexId src, VertexId dst, bool undirected) const;
+  bool counts_edge(VertexId src, VertexId dst) const;
 
  private:
   struct Kept {  // what roll_back() puts back
@@ -133,6 +137,7 @@ class Halo {
   std::vector<VertexId> free_[2];
   std::vector<std::pair<VertexId, std::int64_t>> taken_back_;  // slots of the last batch that was, with their names
   std::vector<VertexId> freed_;                                // they may, after the batch at work
+  std::unordered_map<std::int64_t, VertexId> departed_;
   EdgeId next_edge_id_ = 0;
   Kept kept_;
   bool undirected_ = false;
