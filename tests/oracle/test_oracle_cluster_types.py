@@ -5,12 +5,12 @@ import pytest
 from torch_geometric import nn as pyg
 
 import livegnn as lg
-from livegnn.distributed.cluster.simulated import WireFaults
 from tests.oracle.hetero_oracle import FOLLOW, TRIPLES, WIDTHS, check_hetero
 from tests.oracle.pyg_oracle import liven
 from tests.oracle.test_oracle_hetero import EVERYWHERE, WITHIN, TwoLayers
 from tests.oracle.typed_streams import random_typed_batch, random_typed_graph
 from tests.simulation.cluster_parts import SCHEMES, PartsOfOne
+from tests.simulation.lossy_wire import WireFaults
 
 
 def run(module, seed, parts, batches=4, **options):

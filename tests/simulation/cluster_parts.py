@@ -8,11 +8,11 @@ import livegnn as lg
 from livegnn import _native
 from livegnn.distributed.cluster.cut import cut
 from livegnn.distributed.cluster.part import NewOwners, PartEngine
-from livegnn.distributed.cluster.simulated import SimulatedNetwork
 from livegnn.distributed.partition import hashed, ldg, metis
 from livegnn.inference import hetero as over_types
 from livegnn.models.compile import compile_model
 from livegnn.models.joining import GraphColumns, joined
+from tests.simulation.lossy_wire import SimulatedNetwork
 
 DIGESTS = 1 << 64
 SCHEMES = ("random", "hash", "ldg", "metis")

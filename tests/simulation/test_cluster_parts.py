@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livegnn.distributed.cluster.simulated import WireFaults
 from livegnn.testing.edge_models import EDGE_FAMILIES, graph_columns
 from livegnn.testing.models import FAMILIES, random_model
 from tests.simulation.cluster_parts import SCHEMES, PartsOfOne
+from tests.simulation.lossy_wire import WireFaults
 from tests.simulation.plain_streams import random_plain_batch, random_plain_graph
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from livegnn.distributed.cluster.simulated import WireFaults
 from livegnn.errors import DegreeNegative, PartRefused, RangeOverflow, UpdateError, WorkerUnavailable
 from livegnn.models import layers
 from livegnn.models.model import Model
 from livegnn.testing.edge_models import graph_columns
 from livegnn.testing.models import random_model
 from tests.simulation.cluster_parts import PartsOfOne
+from tests.simulation.lossy_wire import WireFaults
 from tests.simulation.plain_streams import random_plain_batch, random_plain_draft, random_plain_graph
 
 FEATURES = 5

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -146,15 +145,13 @@ class PartWorker:
 
     # ---- batches; rounds
 
-    def apply(
-        self, version: int, batch: BatchColumns, owners: NewOwners, before_publish: Callable[[], None] | None = None
-    ) -> PartChanges | PartRefusal:
+    def apply(self, version: int, batch: BatchColumns, owners: NewOwners) -> PartChanges | PartRefusal:
         """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed."""
         if version != self.version + 1:
             raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
         self._sending = []
         try:
-            changes = self.part.apply(batch, owners, before_publish)
+            changes = self.part.apply(batch, owners)
         except UpdateError as error:
             return PartRefusal.of(error)
         finally:

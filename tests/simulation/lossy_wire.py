@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from livegnn.distributed.cluster.part import Swap
-from livegnn.distributed.cluster.rounds import RoundMachine, WireFrame
 from livegnn.errors import WorkerUnavailable
+from tests.simulation.round_machine import RoundMachine, WireFrame
 
 T = TypeVar("T")
 
