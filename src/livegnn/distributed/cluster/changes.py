@@ -1,0 +1,51 @@
+"""The changes of all parts, as one engine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from livegnn.distributed.cluster.part import PartChanges
+from livegnn.types import Int64Array
+
+
+class MergedChanges:
+    """The changes of all parts, as a native engine has them."""
+
+    def __init__(self, parts: list[PartChanges]) -> None:
+        self._parts = parts
+
+    def vertices(self) -> Int64Array:
+        return np.sort(np.concatenate([part.slots for part in self._parts]))
+
+    def count(self) -> int:
+        return sum(len(part.slots) for part in self._parts)
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Counts are sums; seconds those of the slowest part, as the parts wait for each other."""
+        merged = [dict(stage) for stage in self._parts[0].stages]
+        for part in self._parts[1:]:
+            for sums, stage in zip(merged, part.stages, strict=True):
+                for name in ("affected", "edges", "scanned", "reread"):
+                    sums[name] += stage[name]
+                for name in ("transform_seconds", "aggregate_seconds"):
+                    sums[name] = max(sums[name], stage[name])
+                if stage["path"] != "none":
+                    sums["path"] = stage["path"]
+                _add_extremes(sums, stage)
+        return merged
+
+    def seconds(self) -> tuple[float, float, float]:
+        topology, publish, total = (max(times) for times in zip(*(part.seconds for part in self._parts), strict=True))
+        return topology, publish, total
+
+    def take_moves(self) -> None:
+        return None
+
+
+def _add_extremes(sums: dict[str, Any], stage: dict[str, Any]) -> None:
+    if stage["extremes"] is None:
+        return
+    before = sums["extremes"] or {}
+    sums["extremes"] = {name: count + before.get(name, 0) for name, count in stage["extremes"].items()}

@@ -1,0 +1,31 @@
+"""Rows of vertices from their owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from livegnn.distributed.cluster.crew import Call
+from livegnn.errors import VertexUnknown
+from livegnn.types import AnyArray, Float32Array, Int64Array
+
+
+def rows_of(
+    method: str, slots: Int64Array, owners: AnyArray, workers: int, call: Callable[[list[Call]], list[Any]]
+) -> Float32Array:
+    """Rows of vertices, each from its owner."""
+    found: list[Float32Array] = call([(method, slots[owners == part]) for part in range(workers)])
+    rows = np.empty((len(slots), found[0].shape[1]), np.float32)
+    for part, mine in enumerate(found):
+        rows[owners == part] = mine
+    return rows
+
+
+def refuse_unknown(where: str, live: AnyArray, slots: Int64Array) -> None:
+    known = (slots >= 0) & (slots < len(live))
+    known[known] = live[slots[known]] != 0
+    if not known.all():
+        slot = int(slots[np.argmin(known)])
+        raise VertexUnknown(f"[{where}] expected a live vertex, got {slot}; add the vertex first", vertex=slot)

@@ -1,0 +1,242 @@
+"""RecoveringCrew: the workers of a cluster as one, whichever of them are lost. docs/distributed.md, "When a worker is
+lost".
+
+Invariant: the workers that are there are at `version`, or one batch before or after it while that batch is under way.
+With the snapshots and the batches since, each of them can be started again and brought there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from livegnn.distributed.cluster.crew import Call, Crew
+from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
+from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.distributed.cluster.worker import PartRefusal
+from livegnn.errors import UsageError, WorkerUnavailable
+
+_ATTEMPTS = 5  # at one batch, while workers are lost
+_log = logging.getLogger("livegnn")
+
+
+class _NumberedBatch(NamedTuple):
+    version: int
+    columns: BatchColumns
+    owners: NewOwners
+
+
+class RecoveringCrew:
+    """A crew that goes on where workers are lost. version: of their outputs.
+
+    lock: one call to the workers at a time; who holds the graph's lock, too, took that one first.
+
+    Args:    snapshot_batches: after so many batches every worker takes a snapshot to start again from.
+    """
+
+    def __init__(self, crew: Crew, recipe: Recipe, version: int, snapshot_batches: int) -> None:
+        self.size, self.version, self.closed, self.lock = crew.size, version, False, threading.RLock()
+        self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
+        self._batches: dict[int, _NumberedBatch] = {}  # since the snapshot
+        self._snapshots: list[Any] = []
+        self._snapshot_version = version
+        self._in_doubt = False  # a batch was given up that some workers may have made their own
+
+    def start(self, pieces: Sequence[PartArrays], scales: list[list[int]]) -> None:
+        """Gives each worker its part. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
+        try:
+            self._crew.call([("start", self.version, piece, self._recipe, scales) for piece in pieces])
+            self._take_snapshot()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the workers. A second call does nothing."""
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                self._crew.close()
+
+    def refuse_closed(self, where: str) -> None:
+        """Raises: UsageError once the workers have ended."""
+        if self.closed:
+            raise UsageError(f"[{where}] expected an open cluster, got one that was closed; make another")
+
+    # ---- calls that change nothing
+
+    def all(self, calls: list[Call]) -> list[Any]:
+        """Call i to worker i, again where one was lost. Raises: WorkerUnavailable."""
+        self.refuse_closed(str(calls[0][0]))
+        with self.lock:
+            self._settle()
+            for _ in range(_ATTEMPTS):
+                try:
+                    return self._crew.call(calls)
+                except WorkerUnavailable:
+                    self._recover(None)
+            return self._crew.call(calls)
+
+    def each(self, *call: Any) -> list[Any]:
+        """The same call to all of them."""
+        return self.all([call] * self.size)
+
+    def ask(self, worker: int, *call: Any) -> Any:
+        """A call to one of them."""
+        calls: list[Call] = [("ready",)] * self.size
+        calls[worker] = call
+        return self.all(calls)[worker]
+
+    def open_view(self, columns: BatchColumns, owners: NewOwners) -> list[PartChanges | PartRefusal]:
+        """Has all workers look at a batch, until close_view(). Raises: WorkerUnavailable."""
+        calls: list[Call] = [("open_what_if", columns, owners)] * self.size
+        for _ in range(_ATTEMPTS):
+            self._settle()
+            try:
+                return self._crew.call(calls)
+            except WorkerUnavailable:
+                self._recover(None)
+                self.close_view()
+        return self._crew.call(calls)
+
+    def in_view(self, calls: list[Call]) -> list[Any]:
+        """Calls while a view is open. Raises: WorkerUnavailable: a worker that was lost has no view when it is back."""
+        return self._crew.call(calls)
+
+    def close_view(self) -> None:
+        """Goes back on all workers."""
+        if not self.closed:
+            self.each("close_what_if")
+
+    # ---- batches
+
+    def apply(self, columns: BatchColumns, owners: NewOwners) -> list[PartChanges | PartRefusal]:
+        """The next batch on all workers; where one refuses it, nothing has changed.
+
+        Raises:  WorkerUnavailable where workers are lost again and again.
+        """
+        with self.lock:
+            self._settle()
+            batch = _NumberedBatch(self.version + 1, columns, owners)
+            try:
+                answers = self._applied(batch)
+            except BaseException:  # the graph goes back; what workers have done is not known
+                self._in_doubt = True
+                raise
+            if not any(isinstance(answer, PartRefusal) for answer in answers):
+                self._batches[batch.version] = batch
+                self.version = batch.version
+            return answers
+
+    def swap(self, recipe: Recipe, coarser: int) -> None:
+        """Another model takes over, as the next version.
+
+        Every worker has a snapshot of the swap before any of them goes over, so one that is lost then follows.
+        """
+        with self.lock:
+            version = self.version + 1
+            while True:
+                self.each("prepare_swap", recipe, coarser)
+                try:
+                    snapshots = self._kept("snapshot_of_swap", version)
+                    break
+                except WorkerUnavailable:
+                    self._recover(None)
+            self._snapshots, self._snapshot_version, self.version = snapshots, version, version
+            self._recipe = recipe
+            self._batches.clear()
+            try:
+                self.each("commit_swap", version)
+                self.each("forget_before", version)
+            except WorkerUnavailable:  # the swap stands: its snapshots are there
+                self._in_doubt = True
+
+    def take_snapshot_if_due(self) -> None:
+        """The batch before stands, whatever becomes of the snapshot."""
+        if self.closed or len(self._batches) < self._snapshot_batches:
+            return
+        try:
+            with self.lock:
+                self._take_snapshot()
+        except WorkerUnavailable:
+            _log.warning("[cluster] a worker was lost at a snapshot of version %d; it is taken later", self.version)
+
+    # ---- inside
+
+    def _settle(self) -> None:
+        """After a batch that was given up: workers that have made it their own start again without it."""
+        if self._in_doubt:
+            self._recover(None)
+
+    def _applied(self, batch: _NumberedBatch) -> list[PartChanges | PartRefusal]:
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._crew.call([("apply", *batch)] * self.size)
+            except WorkerUnavailable:
+                answers = self._recover(batch)
+                if answers is not None:
+                    return answers
+        raise WorkerUnavailable(
+            f"[apply] expected workers that stay, got one lost at each of {_ATTEMPTS} attempts; the batch was not "
+            "applied: look at the workers' memory, and try again"
+        )
+
+    def _take_snapshot(self) -> None:
+        """Every worker has the new one before any drops what the old one needs."""
+        self._snapshots = self._kept("take_snapshot", self.version)
+        self._snapshot_version = self.version
+        self._batches.clear()
+        self._crew.call([("forget_before", self.version)] * self.size)
+
+    def _kept(self, method: str, version: int) -> list[Any]:
+        """Handles of the snapshots of all workers. Raises: WorkerUnavailable where one of them has none."""
+        handles = self._crew.keep([(method, version)] * self.size)
+        if not all(self._crew.call([("has_snapshot", version)] * self.size)):
+            raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
+        return handles
+
+    def _recover(self, batch: _NumberedBatch | None) -> list[PartChanges | PartRefusal] | None:
+        """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._recover_once(batch)
+            except WorkerUnavailable:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _recover_once(self, batch: _NumberedBatch | None) -> list[PartChanges | PartRefusal] | None:
+        """Brings all workers to one version: those that were lost start again from their snapshots and go through the
+        batches since, while the others repeat their rounds. A batch that any worker has made its own stands.
+
+        Returns: what the batch came to, where it stands; None where it has to be applied again.
+        """
+        versions = self._crew.reform()
+        lost = [worker for worker, version in enumerate(versions) if version < 0]
+        if batch is None:  # one that is ahead has made its own what was given up
+            versions = [-1 if version > self.version else version for version in versions]
+        behind = [0 <= version < self._snapshot_version for version in versions]
+        if any(behind):  # they have yet to go over to another model
+            go_over = ("commit_swap", self._snapshot_version)
+            self._crew.call([go_over if late else ("ready",) for late in behind])
+            versions = [max(version, self._snapshot_version) if version >= 0 else -1 for version in versions]
+        if -1 in versions:
+            calls: list[Call] = [
+                ("start_again", snapshot, self._recipe) if version < 0 else ("repeat_start", self._snapshot_version)
+                for version, snapshot in zip(versions, self._snapshots, strict=True)
+            ]
+            self._crew.call(calls)
+            versions = [self._snapshot_version if version < 0 else version for version in versions]
+        target = max(*versions, self.version)
+        answers: list[PartChanges | PartRefusal] | None = None
+        for version in range(min(versions) + 1, target + 1):
+            one = batch if batch is not None and version == batch.version else self._batches[version]
+            calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
+            answers = self._crew.call(calls)
+        self._in_doubt = False
+        what = f"workers {lost} were lost" if lost else "a round broke"
+        _log.warning("[cluster] %s; all are at version %d again", what, target)
+        return answers if batch is not None and target == batch.version else None
