@@ -30,10 +30,6 @@ namespace {
 
 using namespace graph_arrays;
 
-Out1<std::int64_t> id_array(const std::vector<VertexId>& vertices) {
-  return make_array(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
-}
-
 // What work() returns, without Python's lock.
 template <typename Work>
 auto released(Work&& work) {

@@ -50,6 +50,9 @@ Out1<T> make_array(std::vector<T> values) {
   const std::size_t count = values.size();
   return give<Out1<T>>(std::move(values), {count});
 }
+inline Out1<std::int64_t> id_array(const std::vector<VertexId>& vertices) {
+  return make_array(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
+}
 
 // One value of each item; `read` may be a member.
 template <typename T, typename Items, typename Read>

@@ -6,7 +6,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -126,14 +125,8 @@ void bind_names(nb::class_<Halo>& halo) {
       .def(
           "own",
           [](const Halo& h, Ids slots) {
-            std::vector<std::int64_t> own;
-            for (std::size_t i = 0; i < slots.size(); ++i) {
-              const auto v = static_cast<VertexId>(slots.data()[i]);
-              if (!h.is_ghost(v)) own.push_back(h.global_of(v));
-            }
-            std::sort(own.begin(), own.end());  // one that was removed and added again has two slots
-            own.erase(std::unique(own.begin(), own.end()), own.end());
-            return make_array(std::move(own));
+            const std::vector<VertexId> vertices(slots.data(), slots.data() + slots.size());
+            return id_array(h.own(vertices));
           },
           "Global slots, ascending, of those of these slots that are this part's own.", array("slots"))
       .def_prop_ro("next_edge_id", &Halo::next_edge_id)
@@ -149,6 +142,9 @@ void bind_names(nb::class_<Halo>& halo) {
 void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
   engine.def("remember", &remember, "halo"_a)
       .def("recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a);
+  m.def(
+      "own_changed", [](const Halo& h, const Changes& changes) { return id_array(h.own(changes.vertices)); }, "halo"_a,
+      "changes"_a, "Global slots, ascending, of this part's own vertices among those that a batch changed.");
   m.def("parcels_of_start", &parcels_of_start, "engine"_a);  // not in the class, where bytes is a method
 }
 

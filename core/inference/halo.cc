@@ -118,6 +118,16 @@ void Halo::recall(const HaloMemory& memory) {
   free_[1].assign(memory.free_ghosts.begin(), memory.free_ghosts.end());
 }
 
+std::vector<VertexId> Halo::own(std::span<const VertexId> slots) const {
+  std::vector<VertexId> found;
+  found.reserve(slots.size());
+  for (const VertexId v : slots) {
+    if (!is_ghost(v)) found.push_back(static_cast<VertexId>(global_of(v)));
+  }
+  sort_unique(found, global_count());  // a vertex that was removed and added again has two slots
+  return found;
+}
+
 bool Halo::counts_edge(VertexId src, VertexId dst) const {
   if (undirected_) return !is_ghost(global_of(src) <= global_of(dst) ? src : dst);
   return !is_ghost(dst);

@@ -2,6 +2,7 @@
 // brings is refused. Then the bookkeeping of a part: owners, ghosts, and a batch that is taken back.
 #include "livegnn/halo.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -209,6 +210,33 @@ TEST(a_batch_that_is_taken_back_leaves_no_trace) {
   CHECK(part.halo.local_of(1) == kNoVertex && part.halo.departed(1) == 1);
   part.halo.roll_back();
   CHECK(part.halo.local_of(1) == 1);
+}
+
+TEST(own_slots_are_named_in_order_and_once) {
+  std::mt19937_64 random(6);
+  for (const std::size_t count : {std::size_t{3}, std::size_t{900}}) {  // few and many of the slots
+    Alone part;
+    std::vector<std::uint16_t> owners(1000);
+    for (std::uint16_t& owner : owners) owner = static_cast<std::uint16_t>(random() % 2);
+    part.halo.set_owners(0, owners);
+    UpdateBuffer added;
+    for (std::size_t v = 0; v < owners.size(); ++v)
+      added.add({.kind = UpdateKind::AddVertex, .u = static_cast<std::int64_t>(owners.size() - 1 - v)});
+    for (std::int64_t v = 1; v < 1000; ++v) added.add({.kind = UpdateKind::AddEdge, .u = v - 1, .v = v});
+    part.halo.take(added, part.store);  // slots of the part run the other way
+    const auto slots = part.halo.globals().size();
+    std::vector<VertexId> given;
+    std::vector<VertexId> expected;
+    for (std::size_t i = 0; i < count; ++i) {
+      given.push_back(static_cast<VertexId>(random() % slots));
+      const std::int64_t global = part.halo.global_of(given.back());
+      if (owners[static_cast<std::size_t>(global)] == 0) expected.push_back(static_cast<VertexId>(global));
+    }
+    std::sort(expected.begin(), expected.end());
+    expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+    CHECK(part.halo.own(given) == expected);
+    part.halo.roll_back();
+  }
 }
 
 TEST(edges_of_the_other_part_alone_are_passed_over) {

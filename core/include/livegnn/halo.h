@@ -76,6 +76,8 @@ class Halo {
   std::span<const std::int64_t> globals() const { return globals_; }
   int owner(VertexId v) const { return slot_owners_[static_cast<std::size_t>(v)]; }
   bool is_ghost(VertexId v) const { return owner(v) != part_; }
+  // Global slots of those of these slots that are this part's own, ascending.
+  std::vector<VertexId> own(std::span<const VertexId> slots) const;
   EdgeId next_edge_id() const { return next_edge_id_; }
   // A bit for each part that has, or had, an end of an edge of v: out_at where v is the source.
   std::uint64_t out_at(VertexId v) const { return out_at_[static_cast<std::size_t>(v)]; }

@@ -128,7 +128,7 @@ class PartEngine:
         self.halo.roll_back()
 
     def _changes(self, changes: Any) -> PartChanges:
-        slots = self._own_globals(changes.vertices())
+        slots: Int64Array = _native.own_changed(self.halo, changes)
         return PartChanges(slots, changes.stages(), changes.seconds())
 
     def _own_globals(self, slots: Int64Array) -> Int64Array:
