@@ -20,7 +20,7 @@ from livegnn.graph.graph import Graph
 from livegnn.types import AnyArray, Int64Array
 
 PARTS_MAX = 64
-_EDGE_COLUMNS = ("src", "dst", "id", "weight", "time", "type", "attr")
+EDGE_COLUMNS = ("src", "dst", "id", "weight", "time", "type", "attr")
 _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")
 
 
@@ -112,7 +112,7 @@ def _cut_one(
     locals_of = np.full(len(owners), -1, src.dtype)
     locals_of[slots] = np.arange(len(slots), dtype=src.dtype)
     store: dict[str, AnyArray] = {
-        name: np.ascontiguousarray(whole[name][held]) for name in _EDGE_COLUMNS if name in whole
+        name: np.ascontiguousarray(whole[name][held]) for name in EDGE_COLUMNS if name in whole
     }
     store["src"], store["dst"] = locals_of[store["src"]], locals_of[store["dst"]]
     store["live"] = np.ones(len(slots), whole["live"].dtype)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from livegnn import _native
+from livegnn.distributed.cluster.cut import EDGE_COLUMNS
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
 from livegnn.distributed.partition import Newcomers, Placement
 from livegnn.errors import LiveGnnError, UpdateError, VertexIdGap
@@ -25,7 +26,6 @@ Work: TypeAlias = Callable[[BatchColumns, NewOwners], None]  # gives the workers
 
 _Kind = _native.UpdateKind
 _OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
-_EDGE_COLUMNS = ("src", "dst", "id", "weight", "time", "type", "attr")
 
 
 class Directory:
@@ -157,7 +157,7 @@ def _without_edges(graph: Graph) -> Graph:
     with graph.host.lock:
         graph.host.need_all_edges("Cluster")
         whole = graph.to_arrays()
-    for name in _EDGE_COLUMNS:
+    for name in EDGE_COLUMNS:
         if f"store.{name}" in whole:
             whole[f"store.{name}"] = whole[f"store.{name}"][:0]
     rows = whole["store.features"]

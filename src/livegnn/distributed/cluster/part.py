@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn import _native
-from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays
 from livegnn.errors import LiveGnnError, PartRefused, UpdateError, WorkerUnavailable
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
@@ -248,7 +248,7 @@ class PartEngine:
         src, dst = columns["src"], columns["dst"]
         end = np.where(names[src] <= names[dst], src, dst) if self._options["undirected"] else dst
         kept = ghosts[end] == 0
-        for name in ("src", "dst", "id", "weight", "time", "type", "attr"):
+        for name in EDGE_COLUMNS:
             if name in columns:
                 column = columns[name][kept]
                 found[name] = names[column].astype(column.dtype) if name in ("src", "dst") else column
