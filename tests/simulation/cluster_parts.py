@@ -69,10 +69,10 @@ class PartsOfOne:
         end = max(int(added.max(initial=-1)) + 1, len(self.owners))
         return NewOwners(len(self.owners), self.rng.integers(0, self.network.size, end - len(self.owners), np.uint16))
 
-    def offer(self, columns, owners, before_publish=None):
-        """A batch to the parts alone; what each returns or raises. before_publish: by rank."""
-        hooks = before_publish or {}
-        return self.each(lambda rank: self.parts[rank].apply(columns, owners, hooks.get(rank)))
+    def offer(self, columns, owners, before_agreeing=None):
+        """A batch to the parts alone; what each returns or raises. before_agreeing: by rank."""
+        hooks = before_agreeing or {}
+        return self.each(lambda rank: self.parts[rank].apply(columns, owners, before_agreeing=hooks.get(rank)))
 
     def apply(self, updates):
         """A batch to all, with the changed vertices compared. Returns: the engine's changes."""

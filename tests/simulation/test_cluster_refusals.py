@@ -41,10 +41,10 @@ def goes_on(world, draft, before):
         world.check("later", audits=True)
 
 
-def refused(world, updates, before_publish=None):
+def refused(world, updates, before_agreeing=None):
     """Offers a batch that is refused. Returns: the errors of the parts that refuse it themselves."""
     columns = world.columns(updates)
-    found = world.offer(columns, world.new_owners(columns), before_publish)
+    found = world.offer(columns, world.new_owners(columns), before_agreeing)
     assert all(isinstance(one, BaseException) for one in found), found
     return [one for one in found if not isinstance(one, PartRefused)]
 

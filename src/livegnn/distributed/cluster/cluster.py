@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, TypeAlias
 
@@ -19,7 +20,7 @@ from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
-from livegnn.distributed.cluster.worker import refusal_of
+from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import (
     NewcomerRule,
@@ -31,8 +32,8 @@ from livegnn.distributed.partition import (
     ldg,
     metis,
 )
-from livegnn.errors import StateMismatch, UsageError, ValueInvalid
-from livegnn.graph.consumers import Consumer
+from livegnn.errors import StateMismatch, UsageError, ValueInvalid, WorkerUnavailable
+from livegnn.graph.consumers import Recorded, Recorder, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
 from livegnn.graph.updates import Updates
@@ -53,7 +54,7 @@ _PARTITIONERS: dict[str, Callable[[Graph, int], VertexParts]] = {"metis": metis,
 _MASK = 2**64 - 1
 
 
-class Cluster(Outputs, Consumer):
+class Cluster(Outputs, Switching):
     """The live outputs of `model` on a graph that is cut over `workers` processes.
 
     y[v] = model(graph now)[v], for every live v, after every batch; the bits are those of one Engine
@@ -65,7 +66,7 @@ class Cluster(Outputs, Consumer):
              VertexParts.  newcomers: "ldg", "fennel" or "hash", for vertices that come later.
              threads: of each worker.  timeout_s: after which a worker that does not answer is started again.
              snapshot_batches: after so many batches every worker takes a snapshot to start again from.
-             crew: what hosts the workers, by default a RayCrew.  scales: as of Engine.
+             crew: what hosts the workers, by default a RayCrew.  scales, name: as of Engine.
     Raises:  as Engine; UsageError for other numbers; DataMissing without Ray, torch or pymetis.
     Exactness: bit-equal to an Engine with the whole graph: `state_digest()` is the same text.
     Limits:  incremental, eager and in memory: no strategy=, mode=, state= or memory_limit=; models with one row per
@@ -90,6 +91,7 @@ class Cluster(Outputs, Consumer):
         snapshot_batches: int = 1000,
         crew: Crew | None = None,
         scales: list[list[int]] | None = None,
+        name: str = "",
     ) -> None:
         check_parts("Cluster", workers)
         refuse_other("Cluster", "model", model, Model)
@@ -105,18 +107,17 @@ class Cluster(Outputs, Consumer):
             raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
         self._shape = GraphShape.of(graph)
         recipe = Recipe.of(model, self._shape)
-        self._next: tuple[Model, Recipe, int] | None = None  # of a swap under way
         parts = _parts_of(graph, workers, partition)
         self.partition_report = PartitionReport.of(graph, parts)
-        self.model, self.workers = model, workers
+        self.model, self.workers, self.name = model, workers, name
         self._callbacks = Callbacks()
-        self._answers: list[PartChanges] = []
+        self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
         self._directory = Directory(graph, Newcomers.of(graph, parts, rule=newcomers))
         self.graph = self._directory.graph
         crew = crew or RayCrew(workers, threads, timeout_s, address)
         self._crew = RecoveringCrew(crew, recipe, self.graph.version, snapshot_batches)
         self._crew.start(cut(graph, parts.of_first(graph.slot_count), workers), scales or [])
-        self._directory.serve(self._work, self._check)
+        self._directory.serve(self)
         self.graph.host.attach(self)
 
     # ---- writing
@@ -134,7 +135,10 @@ class Cluster(Outputs, Consumer):
 
     def published(self, change: Any, version: int) -> Changes:
         """Calls the callbacks of on_change; takes a snapshot, which nothing of the batch depends on any more."""
-        changes = Changes(MergedChanges(self._answers), self.graph, version)
+        answers, self._answers = self._answers, None
+        if answers is None:
+            answers = [PartChanges(np.flatnonzero(self.graph.host.store.live()), [], (0.0, 0.0, 0.0))]
+        changes = Changes(MergedChanges(answers), self.graph, version)
         try:
             self._callbacks.call(changes)
         finally:
@@ -159,20 +163,41 @@ class Cluster(Outputs, Consumer):
         """
         self._crew.refuse_closed("swap")
         refuse_other("swap", "model", model, Model)
-        self._switch(model, 0)
+        self._switch("swap", model)
 
     def rescale(self, headroom: float = 512.0) -> None:
         """Chooses the fixed-point units anew from the present graph, as Engine.rescale: a version as that of swap()."""
         self._crew.refuse_closed("rescale")
-        self._switch(self.model, coarser_for(headroom))
+        self._switch("rescale", self.model, coarser_for(headroom))
 
-    def _switch(self, model: Model, coarser: int) -> None:
-        with self.graph.host.lock:
-            self._next = (model, Recipe.of(model, self._shape), coarser)
+    def redo(self, switch: Switch) -> None:
+        """Makes a recorded swap or rescale again, with its scales. Raises: as swap()."""
+        model, scales = storage.switched(switch, self.model)
+        self._switch(switch.kind, model, scales=scales, recorded=switch)
+
+    def _switch(
+        self,
+        kind: str,
+        model: Model,
+        coarser: int = 0,
+        *,
+        scales: list[list[int]] | None = None,
+        recorded: Switch | None = None,
+    ) -> None:
+        """As the next version. The workers' models are made before any log has the switch, and go over after that."""
+        host, recipe = self.graph.host, Recipe.of(model, self._shape)
+        with host.writing(kind), self._crew.lock:
+            chosen = self._crew.prepare_swap(recipe, coarser, scales or [])
+            last = _LastSwitch(self._crew, recipe, chosen)
+            host.add_recorder(last)
             try:
-                self.graph.host.apply(Updates(), self)
+                switch = recorded or storage.switch_of(self.name, kind, model, chosen)
+                host.switch(self, None, switch, lambda: self._take(model))
             finally:
-                self._next = None
+                host.drop_recorder(last)
+
+    def _take(self, model: Model) -> None:
+        self.model, self._answers = model, None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes graph, model and scales to one file, as Engine.save does: an Engine can load it, and a Cluster of any
@@ -281,34 +306,52 @@ class Cluster(Outputs, Consumer):
             "[edge_outputs] expected an Engine, got a Cluster, which keeps rows of vertices; use an Engine"
         )
 
-    # ---- what the directory calls
+    # ---- for the directory
 
-    def _check(self, columns: BatchColumns, owners: NewOwners) -> None:
-        """Before a log writes a batch, which it cannot erase: whether the workers will take it. Raises: as apply()."""
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """See directory.Workers."""
         self._crew.refuse_closed("apply")
-        if self._next is not None or len(self.graph.host.recorders) == 1:  # the directory's own
-            return
-        with self._crew.lock:
-            try:
-                refused = refusal_of(self._crew.open_view(columns, owners))
-            finally:
-                self._crew.close_view()
-            if refused is not None:
-                raise refused
+        self._answers = _unless_refused(self._crew.apply(columns, owners))
 
-    def _work(self, columns: BatchColumns, owners: NewOwners) -> None:
-        """One batch on all workers, once every log has it. Raises: what they refuse it for; WorkerUnavailable."""
-        if self._next is not None:
-            model, recipe, coarser = self._next
-            self._crew.swap(recipe, coarser)
-            self.model = model
-            self._answers = [PartChanges(np.flatnonzero(self.graph.host.store.live()), [], (0.0, 0.0, 0.0))]
-            return
-        answers = self._crew.apply(columns, owners)
-        refused = refusal_of(answers)
-        if refused is not None:
-            raise refused
-        self._answers = [answer for answer in answers if isinstance(answer, PartChanges)]
+    def hold_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """See directory.Workers."""
+        self._crew.refuse_closed("apply")
+        _unless_refused(self._crew.hold(columns, owners))
+
+    def publish_held(self) -> None:
+        """See directory.Workers."""
+        self._answers = self._crew.publish()
+
+    def take_back_held(self) -> None:
+        """See directory.Workers."""
+        self._crew.take_back()
+
+
+class _LastSwitch(Recorder):
+    """The workers go over to another model once every other recorder has the switch."""
+
+    def __init__(self, crew: RecoveringCrew, recipe: Recipe, scales: list[list[int]]) -> None:
+        self._crew, self._recipe, self._scales = crew, recipe, scales
+
+    def prepare(self, recorded: Recorded) -> None:
+        """Nothing: the other model is there."""
+
+    def append(self, recorded: Recorded) -> None:
+        """Raises: WorkerUnavailable."""
+        self._crew.swap(self._recipe, self._scales)
+
+    def abort(self) -> None:
+        """Another recorder has failed."""
+        with suppress(WorkerUnavailable):  # a worker that was lost has no other model
+            self._crew.drop_swap()
+
+
+def _unless_refused(answers: Sequence[PartChanges | PartRefusal]) -> list[PartChanges]:
+    """Raises: the error of the update that a worker refuses."""
+    refused = refusal_of(answers)
+    if refused is not None:
+        raise refused
+    return [answer for answer in answers if isinstance(answer, PartChanges)]
 
 
 def _parts_of(graph: Graph, workers: int, partition: Partitioner | VertexParts) -> VertexParts:

@@ -80,7 +80,7 @@ class ThreadCrew:
         for rank in range(self.size):
             if self.workers[rank] is None:
                 self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
-        return [-1 if worker is None else worker.version for worker in self.workers]
+        return [-1 if worker is None else worker.ready() for worker in self.workers]
 
     def close(self) -> None:
         """See Crew."""

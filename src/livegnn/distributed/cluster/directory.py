@@ -9,7 +9,7 @@ in slots, once every recorder (a log) has it, and refuse it or not: all or none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,22 @@ from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
 from livegnn.types import AnyArray, Int64Array
 
-Work: TypeAlias = Callable[[BatchColumns, NewOwners], None]  # gives the workers a batch; raises where they refuse
+
+class Workers(Protocol):
+    """Who applies what a directory takes. In one step, or in two with others' agreement between them."""
+
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Applies a batch. Raises: what they refuse it for; then nothing has changed."""
+
+    def hold_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Applies a batch, but for its publication. Raises: as apply_batch()."""
+
+    def publish_held(self) -> None:
+        """The batch that is held stands."""
+
+    def take_back_held(self) -> None:
+        """The batch that is held does not stand. Nothing where none is."""
+
 
 _Kind = _native.UpdateKind
 _OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
@@ -38,14 +53,12 @@ class Directory:
         self.graph = _without_edges(graph)
         self.newcomers = newcomers
         self._slot_count = graph.slot_count
-        self._work: Work | None = None
-        self._check: Work | None = None
         self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
         self.graph.host.take_by(self)
 
-    def serve(self, work: Work, check: Work) -> None:
-        """From now on batches of the graph go to these workers. check: before any recorder writes the batch."""
-        self._work, self._check = work, check
+    def serve(self, workers: Workers) -> None:
+        """From now on batches of the graph go to these workers."""
+        self.workers = workers
 
     def owners_in(self, columns: BatchColumns) -> tuple[Placement, NewOwners]:
         """The parts of the slots that a batch is the first to use. What names no slot is for the workers to refuse."""
@@ -113,36 +126,33 @@ class Directory:
         self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes
 
-    def check(self, columns: BatchColumns, owners: NewOwners) -> None:
-        """Before the batch is written. Raises: what the workers will refuse it for."""
-        assert self._check is not None
-        self._check(columns, owners)
-
-    def work(self, columns: BatchColumns, owners: NewOwners) -> None:
-        """Has the workers apply a batch. Raises: what they refuse it for."""
-        assert self._work is not None
-        self._work(columns, owners)
-
 
 class _LastRecorder(Recorder):
-    """Every other recorder has the batch; the workers apply it, or take it back with all others."""
+    """The workers, after every other recorder. Where there are others (a log), the workers hold the batch before any of
+    them writes it down, since none can erase what it has written.
+    """
 
     def __init__(self, directory: Directory, columns: BatchColumns) -> None:
-        self._directory, self._columns = directory, columns
+        self._directory, self._columns, self._workers = directory, columns, directory.workers
+        self._alone = not directory.graph.host.recorders
         self.placement: Placement | None = None
         self._owners = NewOwners(0, np.zeros(0, np.uint16))
         self.failed: LiveGnnError | None = None
 
     def prepare(self, recorded: Recorded) -> None:
-        """Raises: what the workers will refuse the batch for."""
+        """Raises: what the workers refuse the batch for."""
         self.placement, self._owners = self._directory.owners_in(self._columns)
-        self._ask(self._directory.check)
+        if not self._alone:
+            self._ask(self._workers.hold_batch)
 
     def append(self, recorded: Recorded) -> None:
-        """Raises: what the workers refuse the batch for."""
-        self._ask(self._directory.work)
+        """Raises: what the workers refuse the batch for, where it is theirs alone."""
+        if self._alone:
+            self._ask(self._workers.apply_batch)
+        else:
+            self._workers.publish_held()
 
-    def _ask(self, question: Work) -> None:
+    def _ask(self, question: Callable[[BatchColumns, NewOwners], None]) -> None:
         try:
             question(self._columns, self._owners)
         except LiveGnnError as error:
@@ -150,7 +160,8 @@ class _LastRecorder(Recorder):
             raise
 
     def abort(self) -> None:
-        """Nothing: workers that refuse have changed nothing."""
+        """Another recorder has failed."""
+        self._workers.take_back_held()
 
 
 def _without_edges(graph: Graph) -> Graph:

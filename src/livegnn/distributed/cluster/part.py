@@ -83,33 +83,47 @@ class PartEngine:
     # ---- batches
 
     def apply(
-        self, batch: BatchColumns, newcomers: NewOwners, before_publish: Callable[[], None] | None = None
+        self,
+        batch: BatchColumns,
+        newcomers: NewOwners,
+        *,
+        before_agreeing: Callable[[], None] | None = None,
+        held: Callable[[], None] | None = None,
     ) -> PartChanges:
         """One batch, in slots of the whole graph; rounds.
 
-        Args:    before_publish: called when every part has taken the batch, before any reader sees it; what it raises
-                 is for the other parts a refusal.
+        Args:    before_agreeing: called when this part has taken the batch; what it raises is for the others a refusal.
+                 held: called when every part has taken the batch, before any reader sees it; what it raises takes it
+                 back in this part alone, and no part waits for it.
         Raises:  UpdateError of the first update of the batch that this part refuses, PartRefused where another part
                  has; then nothing has changed.
         """
         places: Int64Array | None = None
+        all_have = False
         try:
             self.halo.set_owners(newcomers.first, newcomers.owners)
             mine, places = self.halo.take(_buffer_of(batch), self.store)
 
             def agree() -> None:
+                nonlocal all_have
                 try:
-                    if before_publish is not None:
-                        before_publish()
+                    if before_agreeing is not None:
+                        before_agreeing()
                 except BaseException:
                     with contextlib.suppress(WorkerUnavailable):
                         self.halo.fail()  # before this part goes back
                     raise
                 self.halo.agree()
+                all_have = True
+                if held is not None:
+                    held()
 
             changes = _native.apply_batch(self.store, [self.native], [], mine, agree)[0]
         except BaseException as error:
-            self._give_up()
+            if all_have:
+                self.halo.roll_back()
+            else:
+                self._give_up()
             if isinstance(error, UpdateError) and not isinstance(error, PartRefused):
                 raise self._renamed(error, batch, places) from error
             raise

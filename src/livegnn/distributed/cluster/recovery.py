@@ -17,7 +17,7 @@ from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.worker import PartRefusal
-from livegnn.errors import UsageError, WorkerUnavailable
+from livegnn.errors import InvariantBroken, UsageError, WorkerUnavailable
 
 _ATTEMPTS = 5  # at one batch, while workers are lost
 _log = logging.getLogger("livegnn")
@@ -43,7 +43,8 @@ class RecoveringCrew:
         self._batches: dict[int, _NumberedBatch] = {}  # since the snapshot
         self._snapshots: list[Any] = []
         self._snapshot_version = version
-        self._in_doubt = False  # a batch was given up that some workers may have made their own
+        self._in_doubt = False  # some workers may have made a batch their own that was given up, or not one that stands
+        self._held: _NumberedBatch | None = None
 
     def start(self, pieces: Sequence[PartArrays], scales: list[list[int]]) -> None:
         """Gives each worker its part. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
@@ -85,10 +86,8 @@ class RecoveringCrew:
         return self.all([call] * self.size)
 
     def ask(self, worker: int, *call: Any) -> Any:
-        """A call to one of them."""
-        calls: list[Call] = [("ready",)] * self.size
-        calls[worker] = call
-        return self.all(calls)[worker]
+        """What one of them answers to a call that all of them can take."""
+        return self.each(*call)[worker]
 
     def open_view(self, columns: BatchColumns, owners: NewOwners) -> list[PartChanges | PartRefusal]:
         """Has all workers look at a batch, until close_view(). Raises: WorkerUnavailable."""
@@ -131,20 +130,95 @@ class RecoveringCrew:
                 self.version = batch.version
             return answers
 
-    def swap(self, recipe: Recipe, coarser: int) -> None:
-        """Another model takes over, as the next version.
+    # ---- batches in two steps, for what has to be written down between them; the lock is held from one to the other
+
+    def hold(self, columns: BatchColumns, owners: NewOwners) -> list[PartRefusal]:
+        """The next batch on all workers, but for its publication, which waits for decide(). Returns: who refuses it.
+
+        Raises:  WorkerUnavailable where workers are lost again and again. Then, and where a worker refuses, nothing has
+                 changed.
+        """
+        self.lock.acquire()
+        try:
+            self._settle()
+            batch = _NumberedBatch(self.version + 1, columns, owners)
+            refused = [each for each in self._held_by_all(batch) if each is not None]
+            if not refused:
+                self._held = batch
+            return refused
+        finally:
+            if self._held is None:
+                self.lock.release()
+
+    def _held_by_all(self, batch: _NumberedBatch) -> list[PartRefusal | None]:
+        calls: list[Call] = [("hold", *batch)] * self.size
+        for _ in range(_ATTEMPTS):
+            try:
+                answers = self._crew.call(calls)
+            except WorkerUnavailable:
+                self._recover(None)
+                continue
+            if any(answers) and not all(answers):  # a part that refuses says so before any other can hold
+                raise InvariantBroken("invariant broken: a batch is held that another worker refuses")
+            return answers
+        raise _gone()
+
+    def publish(self) -> list[PartChanges] | None:
+        """The batch that is held stands. None: it will be published by workers that are not back yet."""
+        batch, self._held = self._held, None
+        assert batch is not None
+        try:
+            self._batches[batch.version] = batch
+            self.version = batch.version
+            calls: list[Call] = [("decide", True)] * self.size
+            try:
+                return self._crew.call(calls)
+            except WorkerUnavailable:
+                self._in_doubt = True
+                return self._recover(None, batch.version)
+        except WorkerUnavailable:
+            return None
+        finally:
+            self.lock.release()
+
+    def take_back(self) -> None:
+        """The batch that is held does not stand. Nothing where none is."""
+        if self._held is None:
+            return
+        self._held = None
+        try:
+            calls: list[Call] = [("decide", False)] * self.size
+            self._crew.call(calls)
+        except WorkerUnavailable:  # those that are there take it back when they are asked again
+            self._in_doubt = True
+        finally:
+            self.lock.release()
+
+    # ---- another model
+
+    def prepare_swap(self, recipe: Recipe, coarser: int, scales: list[list[int]]) -> list[list[int]]:
+        """Runs another model next to the present one. Returns: its scales; coarser, scales: as of PartWorker."""
+        found: list[list[int]] = self.each("prepare_swap", recipe, coarser, scales)[0]
+        return found
+
+    def drop_swap(self) -> None:
+        """The other model is not wanted."""
+        self.each("drop_swap")
+
+    def swap(self, recipe: Recipe, scales: list[list[int]]) -> None:
+        """The model that was prepared takes over, as the next version.
 
         Every worker has a snapshot of the swap before any of them goes over, so one that is lost then follows.
         """
         with self.lock:
             version = self.version + 1
             while True:
-                self.each("prepare_swap", recipe, coarser)
                 try:
                     snapshots = self._kept("snapshot_of_swap", version)
                     break
                 except WorkerUnavailable:
                     self._recover(None)
+                    self.prepare_swap(recipe, 0, scales)
             self._snapshots, self._snapshot_version, self.version = snapshots, version, version
             self._recipe = recipe
             self._batches.clear()
@@ -160,6 +234,7 @@ class RecoveringCrew:
             return
         try:
             with self.lock:
+                self._settle()
                 self._take_snapshot()
         except WorkerUnavailable:
             _log.warning("[cluster] a worker was lost at a snapshot of version %d; it is taken later", self.version)
@@ -179,10 +254,7 @@ class RecoveringCrew:
                 answers = self._recover(batch)
                 if answers is not None:
                     return answers
-        raise WorkerUnavailable(
-            f"[apply] expected workers that stay, got one lost at each of {_ATTEMPTS} attempts; the batch was not "
-            "applied: look at the workers' memory, and try again"
-        )
+        raise _gone()
 
     def _take_snapshot(self) -> None:
         """Every worker has the new one before any drops what the old one needs."""
@@ -198,21 +270,22 @@ class RecoveringCrew:
             raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
         return handles
 
-    def _recover(self, batch: _NumberedBatch | None) -> list[PartChanges | PartRefusal] | None:
+    def _recover(self, batch: _NumberedBatch | None, wanted: int | None = None) -> list[Any] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
         for attempt in range(_ATTEMPTS):
             try:
-                return self._recover_once(batch)
+                return self._recover_once(batch, batch.version if batch is not None else wanted)
             except WorkerUnavailable:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def _recover_once(self, batch: _NumberedBatch | None) -> list[PartChanges | PartRefusal] | None:
+    def _recover_once(self, batch: _NumberedBatch | None, wanted: int | None) -> list[Any] | None:
         """Brings all workers to one version: those that were lost start again from their snapshots and go through the
         batches since, while the others repeat their rounds. A batch that any worker has made its own stands.
 
-        Returns: what the batch came to, where it stands; None where it has to be applied again.
+        Args:    batch: that may stand or not.
+        Returns: what the batch that makes version `wanted` came to, where it stands; else None.
         """
         versions = self._crew.reform()
         lost = [worker for worker, version in enumerate(versions) if version < 0]
@@ -231,12 +304,22 @@ class RecoveringCrew:
             self._crew.call(calls)
             versions = [self._snapshot_version if version < 0 else version for version in versions]
         target = max(*versions, self.version)
-        answers: list[PartChanges | PartRefusal] | None = None
-        for version in range(min(versions) + 1, target + 1):
+        answers: list[Any] | None = None
+        first = min(versions) + 1
+        if wanted is not None and wanted <= target:
+            first = min(first, wanted)
+        for version in range(first, target + 1):
             one = batch if batch is not None and version == batch.version else self._batches[version]
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
         what = f"workers {lost} were lost" if lost else "a round broke"
         _log.warning("[cluster] %s; all are at version %d again", what, target)
-        return answers if batch is not None and target == batch.version else None
+        return answers if wanted == target else None
+
+
+def _gone() -> WorkerUnavailable:
+    return WorkerUnavailable(
+        f"[apply] expected workers that stay, got one lost at each of {_ATTEMPTS} attempts; the batch was not applied: "
+        "look at the workers' memory, and try again"
+    )

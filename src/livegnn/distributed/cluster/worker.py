@@ -10,7 +10,9 @@ its snapshot up to v, and those of a start from the snapshot.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -55,6 +57,54 @@ class _Done(NamedTuple):
     changes: PartChanges
 
 
+class _NotWanted(Exception):
+    """Takes back a batch that is held."""
+
+
+class _Holding:
+    """A batch that every part has taken, and none has published: its thread waits for what is decided."""
+
+    def __init__(self, work: Callable[[Callable[[], None]], PartChanges]) -> None:
+        self._work = work
+        self._stands = False
+        self._stopped, self._decided = threading.Event(), threading.Event()
+        self._changes: PartChanges | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="held-batch", daemon=True)
+
+    def begin(self) -> None:
+        """Waits until the batch is held. Raises: what the work raised."""
+        self._thread.start()
+        self._stopped.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+
+    def end(self, stands: bool) -> PartChanges | None:
+        """Publishes the batch, or takes it back."""
+        self._stands = stands
+        self._decided.set()
+        self._thread.join()
+        if isinstance(self._error, _NotWanted):
+            return None
+        if self._error is not None:
+            raise self._error
+        return self._changes
+
+    def _run(self) -> None:
+        try:
+            self._changes = self._work(self._hold)
+        except BaseException as error:
+            self._error = error
+        self._stopped.set()
+
+    def _hold(self) -> None:
+        self._stopped.set()
+        self._decided.wait()
+        if not self._stands:
+            raise _NotWanted
+
+
 def _weakly(send: Swap) -> Swap:
     """The same method, without holding its worker: what native code holds is in no cycle that Python could find."""
     held = weakref.WeakMethod(send)
@@ -77,6 +127,7 @@ class PartWorker:
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
+        self._holding: _Holding | None = None
         self._view: Any = None
         self._next: Any = None  # the engine of a swap
 
@@ -147,13 +198,34 @@ class PartWorker:
 
     def apply(self, version: int, batch: BatchColumns, owners: NewOwners) -> PartChanges | PartRefusal:
         """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed."""
+        try:
+            return self._apply(version, batch, owners)
+        except UpdateError as error:
+            return PartRefusal.of(error)
+
+    def hold(self, version: int, batch: BatchColumns, owners: NewOwners) -> PartRefusal | None:
+        """The same, but for its publication, which waits for decide()."""
+        holding = _Holding(lambda held: self._apply(version, batch, owners, held))
+        try:
+            holding.begin()
+        except UpdateError as error:
+            return PartRefusal.of(error)
+        self._holding = holding
+        return None
+
+    def decide(self, stands: bool) -> PartChanges | None:
+        """Publishes the batch that is held, or takes it back; nothing where none is. No round."""
+        holding, self._holding = self._holding, None
+        return None if holding is None else holding.end(stands)
+
+    def _apply(
+        self, version: int, batch: BatchColumns, owners: NewOwners, held: Callable[[], None] | None = None
+    ) -> PartChanges:
         if version != self.version + 1:
             raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
         self._sending = []
         try:
-            changes = self.part.apply(batch, owners)
-        except UpdateError as error:
-            return PartRefusal.of(error)
+            changes = self.part.apply(batch, owners, held=held)
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
@@ -169,14 +241,21 @@ class PartWorker:
 
     # ---- a swap: an engine of another model next to the old one; then its snapshot; then it takes over
 
-    def prepare_swap(self, recipe: Recipe, coarser: int) -> None:
-        """Runs the other model; rounds. Again where it is not for the first time.
+    def prepare_swap(self, recipe: Recipe, coarser: int, scales: list[list[int]]) -> list[list[int]]:
+        """Runs the other model; its scales. Rounds. Again where it is not for the first time.
 
-        coarser: than the units that are chosen for the graph as it is, in bits.
+        coarser: than the units that are chosen for the graph as it is, in bits.  scales: none are chosen where some
+        are given.
         """
-        self._next = self.part.engine_of(recipe.program())
+        self._next = self.part.engine_of(recipe.program(), scales)
         if coarser:
             self._next = self.part.engine_of(recipe.program(), coarsened(self._next.scale_exponents(), coarser))
+        found: list[list[int]] = self._next.scale_exponents()
+        return found
+
+    def drop_swap(self) -> None:
+        """The other model is not wanted."""
+        self._next = None
 
     def snapshot_of_swap(self, version: int) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
@@ -206,7 +285,8 @@ class PartWorker:
     # ---- reads
 
     def ready(self) -> int:
-        """The version."""
+        """The version. A batch that is held goes back."""
+        self.decide(False)
         return self.version
 
     def scales(self) -> list[list[int]]:
@@ -244,7 +324,7 @@ class PartWorker:
         return counts
 
 
-def refusal_of(answers: list[PartChanges | PartRefusal]) -> LiveGnnError | None:
+def refusal_of(answers: Sequence[PartChanges | PartRefusal]) -> LiveGnnError | None:
     """The error of the first update that any worker refuses, or None."""
     refused = [answer for answer in answers if isinstance(answer, PartRefusal)]
     if not refused:
