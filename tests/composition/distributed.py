@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import livegnn as lg
-from livegnn.distributed import DistributedTrainer, Layout, Partition, RemoteSampler, run_threads
+from livegnn.distributed import DistributedTrainer, Layout, Newcomers, Partition, RemoteSampler, hashed, run_threads
 from livegnn.distributed.exchange import Exchange
 from livegnn.log import UpdateLog, open_log
 from livegnn.temporal.events import Arrived, EventFeed, Events
@@ -48,7 +48,8 @@ def training_row(setting: Setting, folder: Path, seed: int) -> None:
     graph, plain = world.graph(), Plain(world)
     if setting.away:
         world.send_away(graph, folder)
-    parts = [Partition.arrays(graph, LAYOUT, rank) for rank in range(WORKERS)]
+    owners = Newcomers.of(graph, hashed(WORKERS), rule="ldg")
+    parts = [Partition.arrays(graph, LAYOUT, rank, owners) for rank in range(WORKERS)]
     model, flat = models(world)
     rounds, losses = told_to_one(world, graph, plain, flat)
     frozen = run_threads(lambda exchange: trained(exchange, world, parts, rounds, model, 0.0), WORKERS)

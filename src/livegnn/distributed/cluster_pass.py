@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from livegnn.distributed.memory import check_memory, parted, whole
+from livegnn.distributed.parts import ClusterParts
 from livegnn.distributed.ray_group import RayGroup
 from livegnn.distributed.ray_worker import RayWorker
 from livegnn.distributed.sampling import RemoteSampler
@@ -41,10 +42,12 @@ class ClusterMemory:
     """A model's memory as the driver sees it: its own copy (home), or what the workers have made of it since.
 
     An EventMemory but for observe(), which passes do.
+
+    Args:    parts: say who keeps which row.
     """
 
-    def __init__(self, model: TemporalModel, group: RayGroup) -> None:
-        self._home, self._group = check_memory(model), group
+    def __init__(self, model: TemporalModel, group: RayGroup, parts: ClusterParts) -> None:
+        self._home, self._group, self._parts = check_memory(model), group, parts
         self._is_away = False  # whether the workers' is newer
         self._formation = 0  # of the workers that have what home has, or newer; 0: none
 
@@ -77,8 +80,9 @@ class ClusterMemory:
         """The model itself has the newest memory afterwards."""
         if not self._is_away:
             return
-        slot_count = self._home.slot_count
-        self._home.load_state(whole(self._group.call(own_memory)))
+        slot_count, states = self._home.slot_count, self._group.call(own_memory)
+        count = sum(len(state["known"]) for state in states)
+        self._home.load_state(whole(states, self._parts.owners(count)))
         self._home.grow(slot_count)
         self._is_away = False
 
@@ -88,7 +92,8 @@ class ClusterMemory:
         self._is_away = True
         if formation == self._formation:
             return None
-        return parted(self._home.state(), self._group.size)
+        count = min(self._home.slot_count, self._parts.slot_count)  # rows of later slots have no events yet
+        return parted(self._home.state(), self._parts.owners(count), self._group.size)
 
     def _changed(self) -> None:
         self._is_away, self._formation = False, 0
@@ -121,6 +126,7 @@ class ClusterPass(LinkPass):
         loader: InputLoader,
         group: RayGroup,
         memory: ClusterMemory | None,
+        parts: ClusterParts,
         *,
         sampler: dict[str, Any],
         options: dict[str, Any],
@@ -128,7 +134,7 @@ class ClusterPass(LinkPass):
         mrr_candidates: int,
     ) -> None:
         super().__init__(model, loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
-        self._group, self._cluster_memory = group, memory
+        self._group, self._cluster_memory, self._parts = group, memory, parts
         self._made_of = (
             packed_model("ContinuousClusterTrainer", model),
             sampler,
@@ -199,7 +205,7 @@ class ClusterPass(LinkPass):
         steps = None
         if not _same(now, self._steps):
             steps, self._steps = now, copy.deepcopy(now)
-        slots, epoch = self.loader.graph.slot_count, self._epoch
+        slots, epoch = self._parts.slot_count, self._epoch
         task = _Pass(kind, events.columns(), negatives, steps, epoch, slots, **given)
         memory = None if self._cluster_memory is None else self._cluster_memory.sent()
         each = [(None if memory is None else memory[rank],) for rank in range(self._group.size)]

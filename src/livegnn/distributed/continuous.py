@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from livegnn.distributed.graph_part import check_dated
+from livegnn.distributed.partition import NewcomerRule, VertexParts
+from livegnn.distributed.partition.by_name import Partitioner, parts_for
 from livegnn.distributed.parts import ClusterParts
 from livegnn.distributed.ray_group import FOR_TRAINING, RayGroup
 from livegnn.errors import UsageError, WorkerUnavailable
@@ -38,6 +40,8 @@ class ContinuousClusterTrainer(ContinuousTrainer):
     Args:    model, graph, sampler: as ContinuousTrainer; the graph has times.  workers: one at least.
              address: of a Ray cluster; unless given, where the process is connected already, or this machine.
              backend: "gloo", or "nccl" with a GPU for each worker.  device: of the model in the workers.
+             partition: which worker owns which vertex at the start: "hash", "metis" (pymetis), "ldg", "fennel", or
+             VertexParts.  newcomers: "hash", "ldg" or "fennel", for vertices that come later.
              timeout_s: for which a worker waits for another, before the other counts as hung.
              restarts: times that one round is begun anew after workers were lost, before it raises.
              options: of ContinuousTrainer; no caches (vertex_features=, edge_features=), which are of one process.
@@ -56,6 +60,8 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         address: str | None = None,
         backend: str = "gloo",
         device: torch.device | str = "cpu",
+        partition: Partitioner | VertexParts = "hash",
+        newcomers: NewcomerRule = "hash",
         timeout_s: float = 300.0,
         restarts: int = 3,
         **options: Any,
@@ -73,14 +79,15 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         self._group = RayGroup(
             where, workers, address=address, backend=backend, timeout_s=timeout_s, loads=FOR_TRAINING
         )
-        super().__init__(model, graph, sampler, **options)
-        self._cluster_pass.optimizer = self._optimizer
-        try:
+        owners = parts_for(where, graph, workers, partition)
+        with ExitStack() as undo:
+            self._parts = ClusterParts(graph, self._group, owners, newcomers)
+            undo.callback(self._parts.close)
+            super().__init__(model, graph, sampler, **options)
+            undo.callback(super().close)
+            self._cluster_pass.optimizer = self._optimizer
             self._group.connect()
-            self._parts = ClusterParts(graph, self._group)
-        except BaseException:
-            super().close()
-            raise
+            undo.pop_all()
 
     @property
     def worker_pids(self) -> list[int]:
@@ -128,12 +135,13 @@ class ContinuousClusterTrainer(ContinuousTrainer):
     def _worked_by(self, model: TemporalModel, batch_size: int, candidates: int) -> tuple[LinkPass, EventMemory | None]:
         from livegnn.distributed.cluster_pass import ClusterMemory, ClusterPass
 
-        memory = None if model.memory is None else ClusterMemory(model, self._group)
+        memory = None if model.memory is None else ClusterMemory(model, self._group, self._parts)
         self._cluster_pass: ClusterPass = ClusterPass(
             model,
             self._loader,
             self._group,
             memory,
+            self._parts,
             sampler=self.sampler.options,
             options={"edge_columns": self.edge_columns, "device": self._worker_device},
             batch_size=batch_size,

@@ -107,7 +107,7 @@ class RemoteVertexRows(RemoteRows):
                 f"[fetch] expected slots of live vertices, below {graph.slot_count} (version {graph.version}), "
                 f"got {ids[row]} at row {row}; add the vertex first"
             )
-        route = Route(self.partition.layout.servers_of(ids, self._exchange.rank), self._exchange.size)
+        route = Route(self.partition.servers_of(ids), self._exchange.size)
         answers, reading = self._answers(route.split(ids), reads)
         return route.joined(answers), reading
 
@@ -142,7 +142,7 @@ class RemoteEdgeRows(RemoteRows):
 
     def expect(self, edge_ids: Int64Array, dst: Int64Array) -> None:
         """The next readings ask for these edges, into these vertices."""
-        self._expected = (edge_ids, self.partition.layout.servers_of(dst, self._exchange.rank))
+        self._expected = (edge_ids, self.partition.servers_of(dst))
 
     def _read(self, ids: Int64Array) -> Float32Array:
         """A leading 1 where the edge is here, else a row of zeros."""

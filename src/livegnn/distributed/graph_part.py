@@ -4,7 +4,9 @@ The part is a lg.Graph of its own with the slots, ids, types and edge ids of the
 its destination, with its attributes: messages flow src -> dst, and sampling reads the lists of in-edges.
 (GNNFlow stores an edge with its source, as it samples out-neighbours.) An undirected edge lies with the owners of both
 ends. Which slots are vertices, and how many edges of each lie in files, is known everywhere; feature rows are with the
-owner alone, row slot // partitions, outside the graph, as wide as the widest type's and in the graph's dtype.
+owner alone, in order of slot, outside the graph, as wide as the widest type's and in the graph's dtype.
+
+Newcomers (partition/) says who owns which vertex. Every worker has a copy, and follows it with each batch that stands.
 
 Applying, all or none on all workers: each takes its own updates out of the batch in slots; between the store's having
 taken them and their being published the workers vote, and a single refusal takes the batch back everywhere: all raise
@@ -27,6 +29,9 @@ import numpy as np
 from livegnn import _native, errors
 from livegnn.distributed.exchange import Exchange, gather_text
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.own_slots import OwnSlots, room
+from livegnn.distributed.partition import Newcomers, Placement, hashed
+from livegnn.distributed.partition.newcomers import sound
 from livegnn.errors import ColumnMissing, Facts, LiveGnnError, UpdateError, UsageError, ValueInvalid, WidthMismatch
 from livegnn.graph import Graph, Updates, float16
 from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
@@ -38,6 +43,7 @@ _ADD_EDGE, _REMOVE_EDGE, _SET_EDGE_ATTR = _Kind.AddEdge.value, _Kind.RemoveEdge.
 _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = _Kind.SetFeatures.value, _Kind.AddVertex.value, _Kind.RemoveVertex.value
 _REMOVE_EDGES_BEFORE = _Kind.RemoveEdgesBefore.value
 _EVERYWHERE = (_REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)
+_SLOTS_MAX = 2**31 - 1
 _CHANGES_EDGES = (_REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _REMOVE_VERTEX)
 
 
@@ -80,17 +86,24 @@ def check_dated(where: str, graph: Graph) -> None:
 class Partition(Consumer):
     """What one worker holds. Make it with of(), in every worker or, with arrays(), elsewhere.
 
-    Args:    graph: the local part, features left out; it neither offloads nor reloads.  rows: features of the slots
-             held, in order of slot, as the graph's dtype stores them.  widths: of the features of each vertex type, in
-             order of their codes; of a graph without types that of all.
+    Args:    graph: the local part, features left out; it neither offloads nor reloads.  newcomers: who owns each
+             vertex, and those that come; this part's own copy.  rows: features of the slots held, in order of slot, as
+             the graph's dtype stores them.  widths: of the features of each vertex type, in order of their codes; of a
+             graph without types that of all.
     Raises:  ColumnMissing for a graph without times; UsageError.
     """
 
     needs_all_edges = False  # its readers ask where they may need more
 
-    def __init__(self, graph: Graph, layout: Layout, rank: int, rows: AnyArray, widths: Sequence[int]) -> None:
+    def __init__(
+        self, graph: Graph, layout: Layout, rank: int, newcomers: Newcomers, rows: AnyArray, widths: Sequence[int]
+    ) -> None:
         check_dated("Partition", graph)
-        self.graph, self.layout, self.rank = graph, layout, rank
+        _check_owners(layout, newcomers)
+        self.graph, self.layout, self.rank, self.newcomers = graph, layout, rank, newcomers
+        self._servers = layout.servers(rank)
+        self._own = OwnSlots(self.is_held)
+        self._own.grow(graph.slot_count)
         self._rows, self._widths = rows, np.array(widths, np.int64)
         self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
         self._listeners: WeakSet[Any] = WeakSet()
@@ -104,29 +117,39 @@ class Partition(Consumer):
             graph.host.take_by(self)
 
     @classmethod
-    def of(cls, graph: Graph, layout: Layout, rank: int) -> Self:
-        """The part of a whole graph that a worker holds. Raises: ColumnMissing without times; UsageError."""
-        return cls.from_arrays(cls.arrays(graph, layout, rank), layout, rank)
+    def of(cls, graph: Graph, layout: Layout, rank: int, newcomers: Newcomers | None = None) -> Self:
+        """The part of a whole graph that a worker holds.
+
+        Args:    newcomers: who owns each vertex, in layout.partitions parts, and those that come; it is copied. By
+                 default a hash. Every worker is given the same.
+        Raises:  ColumnMissing without times; UsageError.
+        """
+        return cls.from_arrays(cls.arrays(graph, layout, rank, newcomers), layout, rank)
 
     @staticmethod
-    def arrays(graph: Graph, layout: Layout, rank: int) -> dict[str, AnyArray]:
-        """The part as arrays, for numpy.savez and from_arrays() in another process. Raises: as of()."""
+    def arrays(graph: Graph, layout: Layout, rank: int, newcomers: Newcomers | None = None) -> dict[str, AnyArray]:
+        """The part as arrays, for numpy.savez and from_arrays() in another process. Args, Raises: as of()."""
         check_dated("Partition", graph)
         graph.host.need_whole("Partition")
         if not 0 <= rank < layout.workers:
             raise UsageError(f"[Partition] expected a worker below {layout.workers}, got {rank}; see the layout")
         with graph.host.lock:
+            if newcomers is None:
+                newcomers = Newcomers.of(graph, hashed(layout.partitions), rule="hash")
+            _check_owners(layout, newcomers)
             whole, widths = graph.to_arrays(), graph.host.schema.widths
-        held = layout.is_held(whole["store.dst"].astype(np.int64), rank)
+        mine = newcomers.parts.of_first(len(whole["store.features"])) == layout.partition(rank)
+        held = mine[whole["store.dst"]]
         if graph.undirected:
-            held |= layout.is_held(whole["store.src"].astype(np.int64), rank)
+            held |= mine[whole["store.src"]]
         for name in ("src", "dst", "id", "weight", "time", "type", "attr"):
             if f"store.{name}" in whole:
                 whole[f"store.{name}"] = np.ascontiguousarray(whole[f"store.{name}"][held])
         rows = whole["store.features"]
         whole["store.features"] = np.empty((len(rows), 0), rows.dtype)
         whole["option.feature_width"] = np.array(0, np.int64)
-        whole["part.rows"] = np.ascontiguousarray(rows[layout.partition(rank) :: layout.partitions])
+        whole["part.rows"] = np.ascontiguousarray(rows[mine])
+        whole |= {f"part.newcomers.{name}": array for name, array in newcomers.to_arrays().items()}
         whole["part.widths"] = np.array(widths, np.int64)
         if "types.widths" in whole:
             whole["types.widths"] = np.zeros(len(widths), np.int64)
@@ -136,7 +159,9 @@ class Partition(Consumer):
     def from_arrays(cls, arrays: Mapping[str, AnyArray], layout: Layout, rank: int) -> Self:
         """The part that arrays() described. Raises: StoredStateInvalid."""
         graph = Graph.from_arrays({name: array for name, array in arrays.items() if not name.startswith("part.")})
-        part = cls(graph, layout, rank, np.array(arrays["part.rows"]), arrays["part.widths"].tolist())
+        of_newcomers = {name[15:]: array for name, array in arrays.items() if name.startswith("part.newcomers.")}
+        newcomers = Newcomers.from_arrays(of_newcomers)
+        part = cls(graph, layout, rank, newcomers, np.array(arrays["part.rows"]), arrays["part.widths"].tolist())
         part.next_edge_id = int(arrays["store.counters"][1])
         return part
 
@@ -159,12 +184,21 @@ class Partition(Consumer):
         return there
 
     def is_held(self, slots: Int64Array) -> BoolArray:
-        """Which vertices are of this part."""
-        return self.layout.is_held(slots, self.rank)
+        """Which vertices are of this part; of the graph's slots."""
+        held: BoolArray = self.newcomers.parts.lookup(slots) == self.layout.partition(self.rank)
+        return held
+
+    def servers_of(self, slots: Int64Array) -> Int64Array:
+        """The worker that this one asks about each vertex, (k,) int64."""
+        return self._servers[self.newcomers.parts.lookup(slots)]
+
+    def keepers_of(self, slots: Int64Array) -> Int64Array:
+        """The worker that keeps the memory of each vertex, (k,) int64."""
+        return self.layout.keepers(slots, self.newcomers.parts.lookup(slots))
 
     def feature_rows(self, slots: Int64Array) -> Float32Array:
         """(k, F) float32 features of vertices of this part, filled with zeros up to F."""
-        return float16.read(self._rows[slots // self.layout.partitions], self.graph.feature_dtype)
+        return float16.read(self._rows[self._own.rows(slots)], self.graph.feature_dtype)
 
     # ---- batches
 
@@ -202,7 +236,8 @@ class Partition(Consumer):
         host, version = self.graph.host, self.graph.version
         columns, places = buffer.to_arrays(), buffer.given_places()
         columns["row_ends"] = np.cumsum(np.maximum(columns["row_width"], 0), dtype=np.int64)
-        kept = self._kept(columns)
+        placement = self._placed(columns)
+        kept = self._kept(columns, placement)
         mine = self._mine(columns, kept)
         vote = _Vote(self._exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
         self._voted = True
@@ -218,6 +253,7 @@ class Partition(Consumer):
             if self.graph.version != version:
                 self.next_edge_id += int(np.count_nonzero(columns["kind"] == _ADD_EDGE))
                 self._taken = columns
+                self.newcomers.accept(placement)
 
     def listen(self, listener: Listener) -> None:
         """From the next batch on the listener gets the changes of each, for as long as other code holds it."""
@@ -254,11 +290,17 @@ class Partition(Consumer):
         expected = f"a row of {wanted[row]} floats"
         return _refused(WidthMismatch, columns, row, places, expected, f"{widths[row]}", "give one per column")
 
-    def _kept(self, columns: dict[str, AnyArray]) -> BoolArray:
-        """Which updates this part takes."""
-        kept: BoolArray = np.isin(columns["kind"], _EVERYWHERE) | self.is_held(columns["v"])
-        if self.graph.undirected:
-            kept |= self.is_held(columns["u"])
+    def _placed(self, columns: dict[str, AnyArray]) -> Placement:
+        """The parts of the vertices that a batch brings; of one that will be refused, of those before the reason."""
+        kept = sound(columns, self.graph.slot_count)
+        return self.newcomers.choose({name: columns[name][kept] for name in ("kind", "u", "v")})
+
+    def _kept(self, columns: dict[str, AnyArray], placement: Placement) -> BoolArray:
+        """Which updates this part takes. What names no slot is one part's all the same, which refuses it."""
+        kept: BoolArray = np.isin(columns["kind"], _EVERYWHERE)
+        for end in ("u", "v") if self.graph.undirected else ("v",):
+            parts = self.newcomers.lookup(np.clip(columns[end], 0, _SLOTS_MAX), placement)
+            kept |= parts == self.layout.partition(self.rank)
         return kept
 
     def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> _native.UpdateBuffer:
@@ -280,17 +322,17 @@ class Partition(Consumer):
 
     def _follow(self, columns: dict[str, AnyArray]) -> None:
         """Features after a batch: of each vertex's updates the last one counts."""
-        slot_count, first = self.graph.slot_count, self.layout.partition(self.rank)
-        count = max(0, -(-(slot_count - first) // self.layout.partitions))
-        if count > len(self._rows):
-            more = np.zeros((count - len(self._rows), self.feature_width), self._rows.dtype)
+        self._own.grow(self.graph.slot_count)
+        needed = len(self._own.slots)
+        if needed > len(self._rows):
+            more = np.zeros((room(len(self._rows), needed) - len(self._rows), self.feature_width), self._rows.dtype)
             self._rows = np.concatenate([self._rows, more])
         kind = columns["kind"]
-        changes = np.isin(kind, (_SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)) & self.is_held(columns["u"])
-        places = np.flatnonzero(changes)[::-1]
+        places = np.flatnonzero(np.isin(kind, (_SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)))[::-1]
+        places = places[self.is_held(columns["u"][places])]
         slots, last = np.unique(columns["u"][places], return_index=True)
-        for slot, place in zip(slots.tolist(), places[last].tolist(), strict=True):
-            row = self._rows[slot // self.layout.partitions]
+        for at, place in zip(self._own.rows(slots).tolist(), places[last].tolist(), strict=True):
+            row = self._rows[at]
             row[:] = 0
             if kind[place] != _REMOVE_VERTEX:
                 given = _row(columns, place)
@@ -315,6 +357,15 @@ class Partition(Consumer):
         )
         for listener in tuple(self._listeners):
             listener.changed(changes)
+
+
+def _check_owners(layout: Layout, newcomers: Newcomers) -> None:
+    """Raises: UsageError for parts of another number."""
+    if newcomers.parts.parts != layout.partitions:
+        raise UsageError(
+            f"[Partition] expected a graph cut into {layout.partitions} parts, as the layout has, got "
+            f"{newcomers.parts.parts}; make as many"
+        )
 
 
 class _Vote(Recorder):

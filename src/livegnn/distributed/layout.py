@@ -1,11 +1,13 @@
-"""Layout: which worker holds what, and which worker is asked for it. Pure functions of numbers; nothing is looked up.
+"""Layout: the workers of a training, and which of them hold which part of the graph. Pure functions of numbers.
 
 A host runs workers_per_host workers; worker r is number r % workers_per_host on host r // workers_per_host. The graph
 is cut into partitions: one a worker or, with shared=True, one a host, of which each of the host's workers has a copy.
+Which partition a vertex is of is not the layout's business: VertexParts says so (partition/).
 
-partition of vertex v  = v % partitions            (GNNFlow, section 4.4: the hash is the identity)
 worker that r asks     = r's own number on the host of the partition   (static scheduling: the same local rank serves
-                         the same local rank, so that requests spread evenly without anybody's deciding)
+                         the same local rank, so that requests spread evenly without decisions at run time)
+worker that keeps the  = of the workers that hold the vertex's partition, number slot % workers_per_host
+memory of a vertex
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from livegnn.errors import UsageError
-from livegnn.types import BoolArray, Int64Array
+from livegnn.types import AnyArray, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class Layout:
     Raises:  UsageError.
 
     >>> layout = Layout(hosts=2, workers_per_host=2, shared=True)
-    >>> layout.partitions, [layout.server(1, rank) for rank in range(4)]
-    (2, [2, 3, 2, 3])
+    >>> layout.partitions, [layout.servers(rank).tolist() for rank in range(4)]
+    (2, [[0, 2], [1, 3], [0, 2], [1, 3]])
     """
 
     hosts: int = 1
@@ -57,20 +59,12 @@ class Layout:
         """The part of the graph that a worker holds."""
         return rank // self.workers_per_host if self.shared else rank
 
-    def partition_of(self, slots: Int64Array) -> Int64Array:
-        """The part of the graph that holds each vertex, (k,) int64."""
-        return slots % self.partitions
+    def servers(self, rank: int) -> Int64Array:
+        """The worker that this one asks about each partition, (partitions,) int64."""
+        partitions = np.arange(self.partitions)
+        return partitions * self.workers_per_host + rank % self.workers_per_host if self.shared else partitions
 
-    def server(self, partition: int, rank: int) -> int:
-        """The worker that answers for a partition when this one asks."""
-        return partition * self.workers_per_host + rank % self.workers_per_host if self.shared else partition
-
-    def servers_of(self, slots: Int64Array, rank: int) -> Int64Array:
-        """The worker that this one asks about each vertex, (k,) int64."""
-        table = np.array([self.server(partition, rank) for partition in range(self.partitions)], np.int64)
-        return table[slots % self.partitions]
-
-    def is_held(self, slots: Int64Array, rank: int) -> BoolArray:
-        """Which vertices are of the partition that a worker holds, (k,) bool."""
-        held: BoolArray = slots % self.partitions == self.partition(rank)
-        return held
+    def keepers(self, slots: Int64Array, parts: AnyArray) -> Int64Array:
+        """The worker that keeps the memory of each vertex, (k,) int64. parts: (k,) what the vertices are of."""
+        first = parts.astype(np.int64)
+        return first * self.workers_per_host + slots % self.workers_per_host if self.shared else first

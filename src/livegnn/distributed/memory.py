@@ -7,12 +7,12 @@ partners' observe them and keeps what became of its own (observe()). So both run
 same numbers.
 
 Invariants: only an owner changes a row; before a step's first write all that it reads has been read; the origin of
-times is the same everywhere. Owners go by worker (v % workers), also where parts of the graph are shared by a host.
+times is the same everywhere. A vertex's row is with one worker of those that hold its part (Layout.keepers).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from livegnn.distributed.exchange import Exchange, Route
+from livegnn.distributed.own_slots import OwnSlots, room
 from livegnn.errors import ModelUnsupported
 from livegnn.temporal.events import Events
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.memory import VertexMemory
-from livegnn.types import AnyArray, Float32Array, Int64Array
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
@@ -49,42 +50,45 @@ def check_memory(model: TemporalModel) -> VertexMemory:
     return model.memory
 
 
-def parted(state: State, size: int) -> list[State]:
-    """The rows of each worker of a whole memory's state."""
-    columns = [{name: state[name][rank::size] for name in _COLUMNS} for rank in range(size)]
-    return [{**own, "origin": state["origin"]} for own in columns]
+def parted(state: State, keepers: AnyArray, size: int) -> list[State]:
+    """The rows of each worker of a whole memory's state. keepers: (slots,) the worker that keeps each."""
+    own = [torch.from_numpy(np.flatnonzero(keepers == rank)) for rank in range(size)]
+    return [{"origin": state["origin"], **{name: state[name].cpu()[rows] for name in _COLUMNS}} for rows in own]
 
 
-def whole(parts: Sequence[State]) -> State:
+def whole(parts: Sequence[State], keepers: AnyArray) -> State:
     """The state of which parted() makes these."""
     found: State = {"origin": parts[0]["origin"].clone()}
-    count = sum(len(part["known"]) for part in parts)
     for name in _COLUMNS:
         first = parts[0][name]
-        found[name] = first.new_empty((count, *first.shape[1:]))
+        found[name] = first.new_empty((len(keepers), *first.shape[1:]))
         for rank, part in enumerate(parts):
-            found[name][rank :: len(parts)] = part[name]
+            found[name][torch.from_numpy(np.flatnonzero(keepers == rank))] = part[name]
     return found
 
 
 class PartitionedMemory:
     """One worker's rows, and what all workers do together. Every call is made by all, each with what is its own.
 
-    Args:    model: its memory is a VertexMemory.
+    Args:    model: its memory is a VertexMemory.  keepers: the worker that keeps each of (k,) slots, (k,) int64; the
+             same on every worker, and for ever.
     Raises:  ModelUnsupported for another kind of memory.
     """
 
-    def __init__(self, model: TemporalModel, exchange: Exchange) -> None:
-        self._memory, self._exchange = check_memory(model), exchange
+    def __init__(self, model: TemporalModel, exchange: Exchange, keepers: Callable[[Int64Array], Int64Array]) -> None:
+        self._memory, self._exchange, self._keepers = check_memory(model), exchange, keepers
+        self._own = OwnSlots(self._is_own)
         self.reset(0)
 
     def reset(self, slot_count: int) -> None:
         """Forgets all events, and makes room for so many vertices of the whole graph."""
-        self._memory.reset(self._own_count(slot_count))
+        self._own.grow(slot_count)
+        self._memory.reset(self._own.count(slot_count))
         self.load_own(self._memory.state(), slot_count)
 
     def load_own(self, state: State, slot_count: int) -> None:
-        """Takes a state of this worker's rows alone: those of vertices rank, rank + workers, ..."""
+        """Takes a state of this worker's rows alone, in order of slot; of later slots nothing is known."""
+        self._own.grow(slot_count)
         self._origin = state["origin"].cpu()
         self._columns = {name: state[name].cpu().clone() for name in _COLUMNS}
         self._slot_count = slot_count
@@ -92,30 +96,28 @@ class PartitionedMemory:
 
     def own(self) -> State:
         """What load_own() takes."""
-        count = self._own_count(self._slot_count)
+        count = self._own.count(self._slot_count)
         return {**{name: column[:count].clone() for name, column in self._columns.items()}, "origin": self._origin}
 
     def load_state(self, state: State) -> None:
         """Takes what VertexMemory.state() gave of the whole graph. Every worker gives the same."""
-        rank, size = self._exchange.rank, self._exchange.size
-        self.load_own(parted(state, size)[rank], len(state["known"]))
+        count = len(state["known"])
+        keepers = self._keepers(np.arange(count))
+        self.load_own(parted(state, keepers, self._exchange.size)[self._exchange.rank], count)
 
     def state(self) -> State:
         """All rows, as VertexMemory.state() of one process would give them; on every worker."""
-        size, count = self._exchange.size, self._own_count(self._slot_count)
-        parts = self._exchange.gather(self._packed(np.arange(count)))
-        packed = np.empty((self._slot_count, parts[0].shape[1]), np.float32)
-        for rank, part in enumerate(parts):
-            packed[rank::size] = part
-        return {**self._unpacked(packed), "origin": self._origin.clone()}
+        parts = self._exchange.gather(self._packed(np.arange(self._own.count(self._slot_count))))
+        states = [{**self._unpacked(part), "origin": self._origin} for part in parts]
+        return whole(states, self._keepers(np.arange(self._slot_count)))
 
     def grow(self, slot_count: int) -> None:
         """Makes room for more vertices; what is known of the others stays."""
-        more = self._own_count(slot_count) - len(self._columns["known"])
-        if more > 0:
-            for name, column in self._columns.items():
-                fresh = column.new_zeros((max(more, len(column) // 2), *column.shape[1:]))
-                self._columns[name] = torch.cat([column, fresh])
+        self._own.grow(slot_count)
+        length = len(self._columns["known"])
+        more = room(length, self._own.count(slot_count)) - length
+        for name, column in self._columns.items() if more else ():
+            self._columns[name] = torch.cat([column, column.new_zeros((more, *column.shape[1:]))])
         self._slot_count = max(self._slot_count, slot_count)
 
     # ---- a step
@@ -135,7 +137,7 @@ class PartitionedMemory:
         self._settle_if_evaluating()
         numbers, raw = self._sent_to_owners(events, places, edge_x)
         ends = np.unique(numbers[1:3])
-        own = ends[ends % self._exchange.size == self._exchange.rank]
+        own = ends[self._is_own(ends)]
         held = self._load(own, ends)
         if numbers.shape[1]:
             src, dst = (self._tensor(np.searchsorted(held, column)) for column in numbers[1:3])
@@ -146,9 +148,9 @@ class PartitionedMemory:
     def forget(self, slots: Int64Array) -> None:
         """Forgets vertices that were removed: (k,) slots, the same on every worker."""
         waiting = self._columns["pending"].numpy()
-        own = self._slots_of(np.flatnonzero(waiting & np.isin(self._columns["other"].numpy(), slots)))
+        own = self._own.slots[np.flatnonzero(waiting & np.isin(self._columns["other"].numpy(), slots))]
         self._settle(own)
-        places = torch.from_numpy(slots[slots % self._exchange.size == self._exchange.rank] // self._exchange.size)
+        places = torch.from_numpy(self._own.rows(slots[self._is_own(slots)]))
         for column in self._columns.values():
             column[places] = torch.zeros((), dtype=column.dtype)
 
@@ -157,7 +159,7 @@ class PartitionedMemory:
     def _settle_if_evaluating(self) -> None:
         """In evaluation nothing waits: what training left is taken in first, as VertexMemory does."""
         if self._waiting and not self._memory.training:
-            self._settle(self._slots_of(np.flatnonzero(self._columns["pending"].numpy())))
+            self._settle(self._own.slots[np.flatnonzero(self._columns["pending"].numpy())])
             self._waiting = False
 
     def _settle(self, own: Int64Array) -> None:
@@ -180,7 +182,7 @@ class PartitionedMemory:
     def _sent_to_owners(self, events: Events, places: Int64Array, edge_x: Tensor) -> tuple[Int64Array, Float32Array]:
         """Of all workers' events those with an end here, in order: (4, n) place, src, dst, time; (n, A) features."""
         size = self._exchange.size
-        at_src, at_dst = events.src % size, events.dst % size
+        at_src, at_dst = self._keepers(events.src), self._keepers(events.dst)
         twice = np.flatnonzero(at_src != at_dst)
         route = Route(np.concatenate([at_src, at_dst[twice]]), size)
         rows = np.concatenate([np.arange(len(events)), twice])
@@ -216,7 +218,7 @@ class PartitionedMemory:
         state = self._memory.state()
         if not len(own):
             return
-        at, rows = torch.from_numpy(np.searchsorted(held, own)), torch.from_numpy(own // self._exchange.size)
+        at, rows = torch.from_numpy(np.searchsorted(held, own)), torch.from_numpy(self._own.rows(own))
         state["other"] = torch.from_numpy(held)[state["other"].cpu()]
         for name, column in self._columns.items():
             column[rows] = state[name].cpu()[at]
@@ -224,9 +226,10 @@ class PartitionedMemory:
     def _fetched(self, slots: Int64Array) -> State:
         """Rows of any vertices from their owners, in this order."""
         size = self._exchange.size
-        route = Route(slots % size, size)
+        route = Route(self._keepers(slots), size)
         asked = self._exchange.swap(route.split(slots))
-        return self._unpacked(route.joined(self._exchange.swap([self._packed(part // size) for part in asked])))
+        answers = [self._packed(self._own.rows(part)) for part in asked]
+        return self._unpacked(route.joined(self._exchange.swap(answers)))
 
     def _packed(self, rows: Int64Array) -> Float32Array:
         """Columns of own rows side by side, integers as pairs of float32 of the same bits: one array to send."""
@@ -246,11 +249,9 @@ class PartitionedMemory:
         state["rows"], state["raw"] = floats[:, : self._memory.width].clone(), floats[:, self._memory.width :].clone()
         return state
 
-    def _own_count(self, slot_count: int) -> int:
-        return max(0, -(-(slot_count - self._exchange.rank) // self._exchange.size))
-
-    def _slots_of(self, rows: Int64Array) -> Int64Array:
-        return rows * self._exchange.size + self._exchange.rank
+    def _is_own(self, slots: Int64Array) -> BoolArray:
+        own: BoolArray = self._keepers(slots) == self._exchange.rank
+        return own
 
     def _tensor(self, values: AnyArray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self._memory.gru.weight_ih.device)

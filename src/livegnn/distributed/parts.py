@@ -3,7 +3,8 @@ of them.
 
 The driver has the whole graph, and accepts each batch first. A recorder keeps what came, as pickled Updates. Before a
 round (plan, under the graph's lock) each worker is due either the batches since its version or, where it has no part
-yet, a part cut from the graph of now; deliver() sends them. Workers apply without a vote, as the graph has agreed.
+yet, a part cut from the graph of now; deliver() sends them. Workers apply without a vote, as the graph has agreed. The
+driver follows newcomers as they do, so a part that is cut later has the vertices that it would have by then.
 
 Invariant: after deliver() every worker's part is at the planned version, and stays there until the next one.
 """
@@ -13,14 +14,16 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from livegnn import _native
 from livegnn.distributed.exchange import check_parts
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.partition import NewcomerRule, Newcomers, VertexParts
 from livegnn.distributed.ray_group import RayGroup
 from livegnn.distributed.ray_worker import RayWorker
 from livegnn.errors import InvariantBroken
 from livegnn.graph import Graph, Updates
-from livegnn.graph.consumers import Recorded, Recorder
+from livegnn.graph.consumers import Consumer, Recorded, Recorder
 from livegnn.types import AnyArray
 
 _NOWHERE = -1
@@ -29,17 +32,25 @@ _NOWHERE = -1
 class ClusterParts:
     """Which version each worker's part is at, and what it is due.
 
-    Args:    graph: the whole one.
+    Args:    graph: the whole one.  parts: who owns each vertex.  rule: for those that come.
+    slot_count: of the graph at the planned version.
     """
 
-    def __init__(self, graph: Graph, group: RayGroup) -> None:
+    def __init__(self, graph: Graph, group: RayGroup, parts: VertexParts, rule: NewcomerRule) -> None:
         self._graph, self._group = graph, group
         self._layout = Layout(hosts=1, workers_per_host=group.size)
         self._starts, self._versions = [0] * group.size, [_NOWHERE] * group.size
-        self._kept = _BatchLog(graph)
         self._due: list[tuple[Any, ...]] = []
         with graph.host.writing("ClusterParts"):
+            self._kept = _BatchLog(graph)
+            self._followed = _FollowedNewcomers(Newcomers.of(graph, parts, rule=rule))
+            self.slot_count = graph.slot_count
             graph.host.add_recorder(self._kept)
+            graph.host.attach(self._followed)
+
+    def owners(self, slot_count: int) -> AnyArray:
+        """The worker that owns each of the first slots, (slot_count,); at most as many as at the planned version."""
+        return self._followed.newcomers.parts.of_first(slot_count)
 
     def plan(self) -> None:
         """Finds out what workers are due. The caller holds the graph's lock."""
@@ -47,10 +58,13 @@ class ClusterParts:
         for rank, starts in enumerate(self._group.starts):
             if starts != self._starts[rank]:
                 self._starts[rank], self._versions[rank] = starts, _NOWHERE
+        self.slot_count = graph.slot_count
         self._kept.drop(min([v for v in self._versions if v != _NOWHERE], default=version))
         self._due = []
         for rank, at in enumerate(self._versions):
-            cut = Partition.arrays(graph, self._layout, rank) if at == _NOWHERE else None
+            cut = None
+            if at == _NOWHERE:
+                cut = Partition.arrays(graph, self._layout, rank, self._followed.newcomers)
             self._due.append((cut, [] if cut is not None else self._kept.since(at), self._layout, version))
 
     def deliver(self) -> None:
@@ -63,9 +77,10 @@ class ClusterParts:
         self._versions = self._group.call(follow, each=due)
 
     def close(self) -> None:
-        """Keeps batches no more."""
+        """Follows the graph no more."""
         with self._graph.host.lock:
             self._graph.host.drop_recorder(self._kept)
+            self._graph.host.detach(self._followed)
 
 
 def follow(
@@ -83,6 +98,19 @@ def follow(
             f"[follow] expected part {worker.rank} at version {version}, got {part.graph.version}; make a new trainer"
         )
     return version
+
+
+class _FollowedNewcomers(Consumer):
+    """Newcomers with every batch of a graph that stands."""
+
+    needs_all_edges = False
+
+    def __init__(self, newcomers: Newcomers) -> None:
+        self.newcomers, self.follower = newcomers, _native.BatchTap([])
+
+    def published(self, change: Any, version: int) -> None:
+        """Takes the batch, in slots, from the follower."""
+        self.newcomers.follow(self.follower.latest())
 
 
 class _BatchLog(Recorder):

@@ -1,6 +1,6 @@
 """RemoteSampler: hops of the whole graph, sampled where its parts are. A HopSource like TemporalSampler.
 
-One hop: each target goes to the worker that Layout names for it -> that worker samples one hop of its part -> counts
+One hop: each target goes to the worker that serves its part -> that worker samples one hop of its part -> counts
 and edges come back and are put in the order of the targets. Two exchanges a hop, whatever the targets, and every worker
 takes part in each, with no targets too. The next hop's targets are made here, as the native sampler makes them.
 
@@ -72,7 +72,7 @@ class RemoteSampler:
     def event_weights(self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array) -> Float32Array:
         """(n,) weights of edges into these slots, from the owners. Raises: EdgeMissing, in the owner."""
         exchange, store = self._exchange, self.graph.host.store
-        route = Route(self._partition.layout.servers_of(dst, exchange.rank), exchange.size)
+        route = Route(self._partition.servers_of(dst), exchange.size)
         answers = []
         for request in exchange.swap(route.split(np.stack([dst, times, edge_ids], axis=1))):
             into, at, ids = np.ascontiguousarray(request.T)
@@ -107,8 +107,7 @@ class RemoteSampler:
 
     def _hop(self, depth: int, targets: Int64Array, times: Int64Array, snapshot: int) -> TemporalHop:
         exchange, began = self._exchange, time.thread_time()
-        servers = self._partition.layout.servers_of(targets, exchange.rank)
-        route = Route(servers, exchange.size)
+        route = Route(self._partition.servers_of(targets), exchange.size)
         asked = route.split(np.stack([np.arange(len(targets)), targets, times], axis=1))
         head = np.array([[len(targets), self.calls, 0]], np.uint64).view(np.int64)
         requests = [np.concatenate([head, rows]) for rows in asked]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from livegnn.distributed.exchange import Exchange, checked_group
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.layout import Layout
+from livegnn.distributed.partition import Newcomers, VertexParts
+from livegnn.distributed.partition.by_name import Partitioner, parts_for
 from livegnn.distributed.ray_group import FOR_TRAINING, run_group
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
@@ -34,6 +36,7 @@ def train(
     validation: float = 0.0,
     address: str | None = None,
     backend: str = "gloo",
+    partition: Partitioner | VertexParts = "hash",
     timeout_s: float = 300.0,
     **options: Any,
 ) -> DistributedReport:
@@ -44,7 +47,8 @@ def train(
     Args:    sampler: of the graph; its arguments are taken over.  edge_types: edges of these types (names, triples or
              codes) are events; all unless given.  validation: share of the last events, tested on after each epoch and
              not trained on.  address: of a Ray cluster; this machine unless given, or where the process is connected
-             already.  backend: "gloo", or "nccl" with a GPU for each worker.
+             already.  backend: "gloo", or "nccl" with a GPU for each worker.  partition: which worker owns which
+             vertex: "hash", "metis" (pymetis), "ldg", "fennel", or VertexParts.
              timeout_s: for which a worker waits for another.  options: of DistributedTrainer
              (edge_columns, batch_size, epochs, learning_rate, optimizer, device, seed); optimizer= is pickled: a class
              or a function of a module.
@@ -66,8 +70,9 @@ def train(
     packed = packed_model("train", model)
     layout = Layout(hosts=1, workers_per_host=workers)
     with graph.host.lock:
+        owners = Newcomers.of(graph, parts_for("train", graph, workers, partition), rule="hash")
         events = Events.of(graph, codes).columns()
-        parts = [(Partition.arrays(graph, layout, rank),) for rank in range(workers)]
+        parts = [(Partition.arrays(graph, layout, rank, owners),) for rank in range(workers)]
     task = (packed, events, layout, sampler.options, options, validation)
     found = run_group("train", _work, workers, task, parts, address, backend, timeout_s, loads=FOR_TRAINING)
     report: DistributedReport = found[0][0]

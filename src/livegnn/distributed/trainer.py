@@ -131,7 +131,7 @@ class DistributedTrainer:
         if model.memory is not None:
             from livegnn.distributed.memory import PartitionedMemory
 
-            self.memory = PartitionedMemory(model, exchange)
+            self.memory = PartitionedMemory(model, exchange, partition.keepers_of)
             self._reset_memory()
         partition.listen(self)
         self.report = DistributedReport()

@@ -59,10 +59,15 @@ def alone(modes):
     return seen
 
 
+def by_turns(workers):
+    """Not all workers keep the same number of rows, nor in an order of their own."""
+    return lambda slots: (slots * slots // 2) % workers
+
+
 def together(workers, modes):
     def work(exchange):
         one = model()
-        memory = PartitionedMemory(one, exchange)
+        memory = PartitionedMemory(one, exchange, by_turns(exchange.size))
         memory.reset(VERTICES)
         seen = []
         for (events, features), training in zip(batches(), modes, strict=True):
@@ -101,7 +106,7 @@ def test_gradients_of_what_waits_reach_the_weights():
 
     def work(exchange):
         mine_model = model()
-        memory = PartitionedMemory(mine_model, exchange)
+        memory = PartitionedMemory(mine_model, exchange, by_turns(exchange.size))
         memory.reset(VERTICES)
         mine = run_of(0, len(events), exchange.rank, exchange.size)
         memory.observe(events.at(mine), np.arange(mine.start, mine.stop), features[mine])
@@ -124,7 +129,7 @@ def test_growing_forgetting_and_loading():
     one.memory.observe(*(torch.from_numpy(column) for column in moved.columns()[:3]), more)
 
     def work(exchange):
-        memory = PartitionedMemory(model(), exchange)
+        memory = PartitionedMemory(model(), exchange, by_turns(exchange.size))
         memory.reset(VERTICES)
         whole = slice(0, len(first)) if exchange.rank == 0 else slice(0, 0)  # one gives all, the other nothing
         memory.observe(first.at(whole), np.arange(len(first))[whole], features[whole])
@@ -146,4 +151,4 @@ def test_growing_forgetting_and_loading():
 
 def test_refuses_models_without_such_a_memory():
     with pytest.raises(ModelUnsupported, match="VertexMemory"):
-        run_threads(lambda exchange: PartitionedMemory(TGAT(x_width=2, edge_width=0), exchange), 1)
+        run_threads(lambda exchange: PartitionedMemory(TGAT(x_width=2, edge_width=0), exchange, by_turns(1)), 1)

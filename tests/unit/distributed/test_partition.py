@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import livegnn as lg
-from livegnn.distributed import Layout, Partition, run_threads
+from livegnn.distributed import Layout, Newcomers, Partition, hashed, ldg, metis, run_threads
 from livegnn.errors import (
     ColumnMissing,
     EdgeMissing,
@@ -27,9 +27,24 @@ from tests.composition.world import TRIPLES, Setting
 from tests.unit.distributed.streams import stream_graph
 
 
+def owners_of(graph, count, seed):
+    """Parts by a partitioner, and a rule for newcomers, both of a seed's choice; None stands for a hash."""
+    rng = np.random.default_rng(seed)
+    find = (None, hashed, lambda parts: metis(graph, parts), lambda parts: ldg(graph, parts))[int(rng.integers(4))]
+    return find and Newcomers.of(graph, find(count), rule=("ldg", "fennel", "hash")[int(rng.integers(3))])
+
+
 def equal_to_whole(parts, graph):
-    """Edges of the owners with ids, times and attributes; features; vertices; versions."""
-    whole = graph.edges()
+    """Edges of the owners with ids, times and attributes; features; vertices; versions. Each vertex has one owner, whom
+    every worker knows, and who counts it.
+    """
+    whole, slots = graph.edges(), np.arange(graph.slot_count)
+    assert (sum(part.is_held(slots) for part in parts) == len(parts) // parts[0].layout.partitions).all()
+    first = parts[0].newcomers.to_arrays()
+    assert first["live"].sum() == len(graph.vertices())
+    for part in parts[1:]:
+        for name, array in part.newcomers.to_arrays().items():
+            np.testing.assert_array_equal(array, first[name], err_msg=name)
     for part in parts:
         held = part.is_held(whole["dst"].astype(np.int64))
         if graph.undirected:
@@ -46,14 +61,24 @@ def equal_to_whole(parts, graph):
 
 
 @pytest.mark.parametrize("undirected", [False, True])
-def test_parts_of_a_graph_are_the_whole(undirected):
+@pytest.mark.parametrize("seed", range(6))
+def test_parts_of_a_graph_are_the_whole(undirected, seed):
     graph = stream_graph(features=3, attrs=2, undirected=undirected)
-    equal_to_whole([Partition.of(graph, Layout(1, 3), rank) for rank in range(3)], graph)
+    owners = owners_of(graph, 3, seed)
+    equal_to_whole([Partition.of(graph, Layout(1, 3), rank, owners) for rank in range(3)], graph)
+
+
+def test_a_part_has_the_vertices_that_the_partitioner_gave_it():
+    graph = stream_graph(features=3)
+    given = ldg(graph, 3)
+    for rank in range(3):
+        part = Partition.of(graph, Layout(1, 3), rank, Newcomers.of(graph, given))
+        np.testing.assert_array_equal(np.flatnonzero(part.is_held(graph.vertices())), np.flatnonzero(given.of == rank))
 
 
 def test_hosts_share_a_partition():
     graph, layout = stream_graph(features=3), Layout(hosts=2, workers_per_host=2, shared=True)
-    parts = [Partition.of(graph, layout, rank) for rank in range(4)]
+    parts = [Partition.of(graph, layout, rank, Newcomers.of(graph, ldg(graph, 2))) for rank in range(4)]
     equal_to_whole(parts, graph)
     assert parts[0].graph.edges()["id"].tolist() == parts[1].graph.edges()["id"].tolist()
 
@@ -78,8 +103,9 @@ def batch_of(rng, graph):
             ends = int(edges["src"][place]), int(edges["dst"][place])
             updates.set_edge_attr(*ends, row[:2], edge_id=int(edges["id"][place]))
         elif kind == 7:
-            updates.add_vertex(vertices, row)
-            vertices += 1
+            gap = int(rng.random() < 0.02)
+            updates.add_vertex(vertices + gap, row)
+            vertices += 1 + gap
         elif rng.random() < 0.3:
             updates.remove_vertex(u)
         else:
@@ -93,6 +119,7 @@ def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(s
     rng = np.random.default_rng(seed)
     start = {"seed": seed, "vertices": 12, "edges": 60, "features": 3, "attrs": 2, "undirected": undirected, "ttl": ttl}
     graph = stream_graph(**start)
+    owners = owners_of(graph, workers, seed)
     batches, outcomes = [], []  # None, or the refusal
     for _ in range(15):
         batches.append(batch_of(rng, graph))
@@ -103,7 +130,7 @@ def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(s
             outcomes.append((type(error), str(error)))
 
     def work(exchange):
-        part = Partition.of(stream_graph(**start), Layout(1, workers), exchange.rank)
+        part = Partition.of(stream_graph(**start), Layout(1, workers), exchange.rank, owners)
         done = []
         for batch in batches:
             try:
@@ -206,9 +233,11 @@ def test_refuses_graphs_and_updates_of_other_kinds():
     with pytest.raises(ColumnMissing, match=r"\[Partition\] expected a graph with times"):
         Partition.of(without_times, Layout(), 0)
     with pytest.raises(ColumnMissing, match="with times"):
-        Partition(without_times, Layout(), 0, np.zeros((1, 0), np.float32), [0])
+        Partition(without_times, Layout(), 0, Newcomers.of(without_times, hashed(1)), np.zeros((1, 0), np.float32), [0])
     with pytest.raises(UsageError, match="below 2"):
         Partition.of(stream_graph(), Layout(1, 2), 2)
+    with pytest.raises(UsageError, match=r"^\[Partition\] expected a graph cut into 2 parts, .* got 3"):
+        Partition.of(stream_graph(), Layout(1, 2), 0, Newcomers.of(stream_graph(), hashed(3)))
     part = Partition.of(stream_graph(), Layout(1, 2), 0)
     with pytest.raises(UsageError, match=r"^\[Partition\] expected a whole graph, got that of a Partition"):
         Partition.of(part.graph, Layout(1, 2), 0)
@@ -268,6 +297,9 @@ BAD = {
     "a value beyond 16 bits": lambda updates, world: updates.set_features(
         world.somebody, [0.5, 1e6, 0.5, 0.5], **world.kind(0)
     ),
+    "an edge to an id that is not there": lambda updates, world: updates.add_edge(
+        world.ends[0], world.nobody, time=1, **({"edge_type": TRIPLES[True][0]} if world.typed else {})
+    ),
     "an attribute too many": lambda updates, world: updates.add_edge(
         *world.ends, time=1, edge_attr=[0.0] * 3, **({"edge_type": TRIPLES[True][0]} if world.typed else {})
     ),
@@ -280,7 +312,7 @@ class Names:
     def __init__(self, world):
         self.typed, first = world.setting.typed, world.types[0]
         self.somebody = next(iter(world.rows[first]))
-        self.nobody = "nobody" if world.setting.named else 999
+        self.nobody = "nobody" if world.setting.named else 2**40
         self.ends = self.somebody, next(iter(world.rows[world.types[-1]]))
         self._types = world.types
 
@@ -298,6 +330,7 @@ class Names:
 def test_parts_of_any_form_follow_and_refuse_as_the_whole_does(seed, workers, bad, **form):
     world = world_of(Setting(**form), seed)
     graph, begin = world.graph(), world.graph()
+    owners = owners_of(begin, workers, seed)
     stream, outcomes = [], []
     for number in range(6):
         names = Names(world)
@@ -314,7 +347,7 @@ def test_parts_of_any_form_follow_and_refuse_as_the_whole_does(seed, workers, ba
         outcomes.append(outcome(lambda batch=updates: graph.apply(batch)))
 
     def work(exchange):
-        part = Partition.of(begin, Layout(1, workers), exchange.rank)
+        part = Partition.of(begin, Layout(1, workers), exchange.rank, owners)
         return part, [outcome(lambda batch=batch: part.apply(batch, exchange)) for batch in stream]
 
     results = run_threads(work, workers)

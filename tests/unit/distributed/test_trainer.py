@@ -11,10 +11,12 @@ from livegnn.distributed import (
     Cached,
     DistributedTrainer,
     Layout,
+    Newcomers,
     Partition,
     RemoteEdgeRows,
     RemoteSampler,
     RemoteVertexRows,
+    ldg,
     run_threads,
 )
 from livegnn.distributed.trainer import run_of
@@ -55,8 +57,10 @@ def one_process(name, graph, events, negatives, batch_size):
     return model, loss
 
 
-def trainer_of(exchange, name, graph, **options):
-    partition = Partition.of(graph, Layout(1, exchange.size), exchange.rank)
+def trainer_of(exchange, name, graph, layout=None, **options):
+    layout = layout or Layout(1, exchange.size)
+    owners = Newcomers.of(graph, ldg(graph, layout.partitions))
+    partition = Partition.of(graph, layout, exchange.rank, owners)
     sampler = RemoteSampler(partition, exchange, FANOUTS[name])
     return DistributedTrainer(copy.deepcopy(MODELS[name]), partition, sampler, exchange, **options)
 
@@ -86,6 +90,24 @@ def test_steps_are_those_of_one_process(name, workers, steps, undirected):
             assert torch.equal(memory["known"], expected["known"])
             assert torch.equal(memory["last"], expected["last"])
             torch.testing.assert_close(memory["rows"], expected["rows"], atol=2e-5, rtol=1e-4)
+
+
+def test_hosts_whose_workers_share_a_partition():
+    graph = graph_of()
+    events = Events.of(graph).in_time_order().at(slice(50, 150))
+    negatives = np.random.default_rng(0).integers(0, graph.slot_count, len(events))
+    model, loss = one_process("tgn", graph, events, negatives, 25)
+
+    def work(exchange):
+        trainer = trainer_of(exchange, "tgn", graph, Layout(2, 2, shared=True), batch_size=25, optimizer=sgd)
+        return trainer.train_once(events, negatives), trainer.memory.state(), len(trainer.memory.own()["known"])
+
+    results = run_threads(work, 4)
+    assert sum(count for *_, count in results) == graph.slot_count
+    for got, memory, count in results:
+        assert got == pytest.approx(loss, rel=1e-5)
+        assert count < graph.slot_count / 2  # a host's workers divide the memory of its partition
+        torch.testing.assert_close(memory["rows"], model.memory.state()["rows"], atol=2e-5, rtol=1e-4)
 
 
 def test_fewer_events_than_workers():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, TypeAlias
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -22,16 +22,8 @@ from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
 from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.exchange import checked_group
-from livegnn.distributed.partition import (
-    NewcomerRule,
-    Newcomers,
-    PartitionReport,
-    VertexParts,
-    fennel,
-    hashed,
-    ldg,
-    metis,
-)
+from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
+from livegnn.distributed.partition.by_name import Partitioner, parts_for
 from livegnn.errors import StateMismatch, UsageError, ValueInvalid, WorkerUnavailable
 from livegnn.graph.consumers import Recorded, Recorder, Switch, Switching
 from livegnn.graph.graph import Graph
@@ -48,9 +40,6 @@ from livegnn.models.model import Model
 from livegnn.stored import file_path
 from livegnn.types import AnyArray
 
-Partitioner: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
-
-_PARTITIONERS: dict[str, Callable[[Graph, int], VertexParts]] = {"metis": metis, "ldg": ldg, "fennel": fennel}
 _MASK = 2**64 - 1
 
 
@@ -107,7 +96,7 @@ class Cluster(Outputs, Switching):
             raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
         self._shape = GraphShape.of(graph)
         recipe = Recipe.of(model, self._shape)
-        parts = _parts_of(graph, workers, partition)
+        parts = parts_for("Cluster", graph, workers, partition)
         self.partition_report = PartitionReport.of(graph, parts)
         self.model, self.workers, self.name = model, workers, name
         self._callbacks = Callbacks()
@@ -352,18 +341,3 @@ def _unless_refused(answers: Sequence[PartChanges | PartRefusal]) -> list[PartCh
     if refused is not None:
         raise refused
     return [answer for answer in answers if isinstance(answer, PartChanges)]
-
-
-def _parts_of(graph: Graph, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
-    if isinstance(partition, VertexParts):
-        if partition.parts != workers:
-            raise UsageError(f"[Cluster] expected parts for {workers} workers, got {partition.parts}; make as many")
-        return VertexParts(workers, partition.of, owners=partition.owners)  # newcomers are added to it
-    if partition == "hash" or workers == 1:
-        return hashed(workers)
-    if partition not in _PARTITIONERS:
-        raise ValueInvalid(
-            f"[Cluster] expected partition to be 'metis', 'ldg', 'fennel', 'hash' or VertexParts, got {partition!r}; "
-            "choose one"
-        )
-    return _PARTITIONERS[partition](graph, workers)

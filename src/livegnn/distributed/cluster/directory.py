@@ -17,6 +17,7 @@ from livegnn import _native
 from livegnn.distributed.cluster.cut import EDGE_COLUMNS
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
 from livegnn.distributed.partition import Newcomers, Placement
+from livegnn.distributed.partition.newcomers import sound
 from livegnn.errors import LiveGnnError, UpdateError, VertexIdGap
 from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
@@ -64,9 +65,8 @@ class Directory:
         """The parts of the slots that a batch is the first to use. What names no slot is for the workers to refuse."""
         added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
         count = max(int(added.max(initial=-1)) + 1, self._slot_count)
-        sound = (columns["u"] < count) & (columns["v"] < count)
-        sound &= (columns["u"] >= 0) | ~np.isin(columns["kind"], _OF_VERTICES)
-        placement = self.newcomers.choose({name: columns[name][sound] for name in ("kind", "u", "v")})
+        kept = sound(columns, self._slot_count)
+        placement = self.newcomers.choose({name: columns[name][kept] for name in ("kind", "u", "v")})
         last = min(count, placement.first_slot) if len(placement.parts) else count
         known = self.newcomers.parts.lookup(np.arange(self._slot_count, last, dtype=np.int64))
         return placement, NewOwners(self._slot_count, np.concatenate([known, placement.parts]))

@@ -23,16 +23,32 @@ import numpy as np
 from livegnn import _native
 from livegnn.distributed.partition.parts import Uint16Array, VertexParts
 from livegnn.distributed.partition.streaming import check_slack
-from livegnn.distributed.partition.topology import Topology
+from livegnn.distributed.partition.topology import Topology, live_slots
 from livegnn.errors import StoredStateInvalid, UsageError
 from livegnn.graph import Graph
-from livegnn.types import AnyArray, Int64Array
+from livegnn.types import AnyArray, BoolArray, Int64Array
 
 NewcomerRule: TypeAlias = Literal["ldg", "fennel", "hash"]
 
 _Kind = _native.UpdateKind
 _ADD_EDGE, _ADD_VERTEX, _REMOVE_VERTEX = _Kind.AddEdge.value, _Kind.AddVertex.value, _Kind.RemoveVertex.value
 _RULES = {"ldg": _native.StreamRule.Ldg, "fennel": _native.StreamRule.Fennel}
+
+
+def sound(batch: Mapping[str, AnyArray], slot_count: int) -> BoolArray:
+    """Which updates name slots that there are, or that the batch adds without gaps before; (n,) bool.
+
+    For choose() of a batch that the graph has yet to look at, and may refuse. Args: batch: its columns kind, u and v.
+    """
+    kind, u, v = batch["kind"], batch["u"], batch["v"]
+    adds = kind == _ADD_VERTEX
+    next_slot = np.maximum.accumulate(np.concatenate([[slot_count], np.where(adds, u + 1, 0)]))
+    gaps = np.flatnonzero(adds & (u > next_slot[:-1]))
+    end = gaps[0] if len(gaps) else len(kind)
+    count = next_slot[end]
+    kept: BoolArray = (u < count) & (v < count) & ((u >= 0) | ~np.isin(kind, (_ADD_VERTEX, _REMOVE_VERTEX)))
+    kept[end:] = False
+    return kept
 
 
 class Placement(NamedTuple):
@@ -76,14 +92,16 @@ class Newcomers:
 
         Args:    parts: of the graph as it is; slots that it has no part for get those of their buckets, unless the rule
                  is "hash".  slack: by how much a part may be above the mean.
-        Raises:  UsageError.
+        Raises:  UsageError, for "fennel" where edges lie in files too.
         """
-        topology = Topology.of(graph)
-        if rule != "hash" and parts.slot_count < topology.slot_count:
-            parts.append(parts.lookup(np.arange(parts.slot_count, topology.slot_count)))
-        counts = np.bincount(parts.lookup(np.flatnonzero(topology.live)), minlength=parts.parts)
-        edges = int((topology.src != topology.dst).sum())
-        vertices = int(counts.sum())
+        live = live_slots(graph)
+        if rule != "hash" and parts.slot_count < len(live):
+            parts.append(parts.lookup(np.arange(parts.slot_count, len(live))))
+        counts = np.bincount(parts.lookup(np.flatnonzero(live)), minlength=parts.parts)
+        vertices, edges = int(counts.sum()), 0
+        if rule == "fennel":
+            topology = Topology.of(graph)
+            edges = int((topology.src != topology.dst).sum())
         offsets = vertices // parts.parts - counts
         return cls(parts, counts, offsets, rule=rule, slack=slack, edges_per_vertex=edges / max(vertices, 1))
 
@@ -108,8 +126,15 @@ class Newcomers:
             count = self._new_slots(added, first)
             edges = (kind == _ADD_EDGE) & ((u >= first) | (v >= first))
             chosen = self._place(first, count, u[edges], v[edges])
-        change = self._count(added, first, chosen) - self._count(removed, first, chosen)
-        return Placement(first, chosen, change)
+        placement = Placement(first, chosen, np.zeros(self.parts.parts, np.int64))
+        return placement._replace(change=self._count(added, placement) - self._count(removed, placement))
+
+    def lookup(self, slots: Int64Array, placement: Placement) -> Uint16Array:
+        """The part of each slot as it will be once the placement is accepted, (k,) uint16."""
+        parts = self.parts.lookup(slots)
+        new = (slots >= placement.first_slot) & (slots < placement.first_slot + len(placement.parts))
+        parts[new] = placement.parts[slots[new] - placement.first_slot]
+        return parts
 
     def accept(self, placement: Placement) -> None:
         """The batch stands. Raises: UsageError for a placement of another state."""
@@ -183,9 +208,7 @@ class Newcomers:
         placed: Uint16Array = _native.place_vertices(options, lists, order, ones, parts, loads)[0]
         return placed[:count]
 
-    def _count(self, slots: Int64Array, first: int, chosen: Uint16Array) -> Int64Array:
+    def _count(self, slots: Int64Array, placement: Placement) -> Int64Array:
         """How many of the slots are of each part."""
-        parts = self.parts.lookup(slots)
-        new = (slots >= first) & (self.rule != "hash")
-        parts[new] = chosen[slots[new] - first]
-        return np.bincount(parts, minlength=self.parts.parts).astype(np.int64, copy=False)
+        counts = np.bincount(self.lookup(slots, placement), minlength=self.parts.parts)
+        return counts.astype(np.int64, copy=False)

@@ -78,3 +78,12 @@ class Topology:
         found: tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]
         found = _native.undirected_lists(self.src, self.dst, self.slot_count)
         return found
+
+
+def live_slots(graph: Graph | Topology) -> BoolArray:
+    """Which slots hold a vertex, (slots,) bool; edges may lie in files."""
+    if not isinstance(graph, Graph):
+        return Topology.of(graph).live
+    with graph.host.lock:
+        live: BoolArray = graph.host.store.live()
+    return live

@@ -1,0 +1,35 @@
+"""Partitioners by name, for what takes partition=: lg.Cluster and training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from livegnn.distributed.partition.by_metis import metis
+from livegnn.distributed.partition.parts import VertexParts, hashed
+from livegnn.distributed.partition.streaming import fennel, ldg
+from livegnn.errors import UsageError, ValueInvalid
+from livegnn.graph import Graph
+
+Partitioner: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
+
+_PARTITIONERS: dict[str, Callable[[Graph, int], VertexParts]] = {"metis": metis, "ldg": ldg, "fennel": fennel}
+
+
+def parts_for(where: str, graph: Graph, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
+    """Parts of a graph for so many workers, that newcomers can be added to; those that are given are copied.
+
+    Raises:  ValueInvalid for another name; UsageError for parts of another number; what the partitioner raises.
+    """
+    if isinstance(partition, VertexParts):
+        if partition.parts != workers:
+            raise UsageError(f"[{where}] expected parts for {workers} workers, got {partition.parts}; make as many")
+        return VertexParts(workers, partition.of, owners=partition.owners)
+    if partition not in ("hash", *_PARTITIONERS):
+        raise ValueInvalid(
+            f"[{where}] expected partition to be 'metis', 'ldg', 'fennel', 'hash' or VertexParts, got {partition!r}; "
+            "choose one"
+        )
+    if partition == "hash" or workers == 1:
+        return hashed(workers)
+    return _PARTITIONERS[partition](graph, workers)
