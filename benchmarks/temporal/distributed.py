@@ -46,7 +46,7 @@ def _graph(events: int) -> lg.Graph:
 
 
 def _balance(graph: lg.Graph, report: Report) -> None:
-    report.heading("Parts of the graph by v mod P: edges of the largest over the mean")
+    report.heading("Parts of the graph by hash: edges of the largest over the mean")
     report.columns(("parts", "edges", "largest / mean"))
     for workers in (2, 4, 8):
         layout = Layout(1, workers)

@@ -94,8 +94,8 @@ def movement(model):
     return {name: vector for name, vector in moved.items() if not name.endswith("lin_key.bias")}
 
 
-@pytest.mark.parametrize(("stream", "workers"), [(generated, 4), (real, 2)])
-def test_processes_reach_the_accuracy_and_the_memory_of_one(ray_cluster, stream, workers):
+@pytest.mark.parametrize(("stream", "workers", "partition"), [(generated, 4, "hash"), (real, 2, "metis")])
+def test_processes_reach_the_accuracy_and_the_memory_of_one(ray_cluster, stream, workers, partition):
     """Sums of gradients are added in another order, and Adam takes steps of one size however small a gradient is, so
     that rounding grows: one process with weights off by an ulp can end with rows that differ by 0.03. So weights must
     have gone the same way, and the memory must be, to rounding, what one process makes of these weights.
@@ -104,7 +104,7 @@ def test_processes_reach_the_accuracy_and_the_memory_of_one(ray_cluster, stream,
     expected, alone = one_process(graph, 2)
     model = model_of()
     options = {"epochs": 2, "batch_size": BATCH, "seed": SEED, "learning_rate": RATE, "validation": SHARE}
-    report = train(model, graph, TemporalSampler(graph, [5]), workers=workers, **options)
+    report = train(model, graph, TemporalSampler(graph, [5]), workers=workers, partition=partition, **options)
     got = [epoch.ap for epoch in report.epochs]
     assert expected[-1] > 0.65  # there is something to learn, and it was learnt
     assert got == pytest.approx(expected, abs=AP_DIFFERENCE)
@@ -156,6 +156,7 @@ def test_a_failure_leaves_the_model_as_it_was(ray_cluster):
         ({"epochs": True}, ValueInvalid, "epochs of at least 1"),
         ({"learning_rate": float("nan")}, ValueInvalid, "learning_rate finite .* got nan"),
         ({"seed": -1}, ValueInvalid, "seed of at least 0, got -1"),
+        ({"partition": "even"}, ValueInvalid, "partition to be 'metis'.* got 'even'"),
         ({"validation": 1.0}, ValueInvalid, r"validation in \[0, 1\), got 1.0"),
         ({"replay": 0.5}, UsageError, "options among .*batch_size.*, got replay"),
     ):
