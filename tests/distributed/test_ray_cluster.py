@@ -9,6 +9,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.distributed.cluster.ray_crew import RayCrew
+from livegnn.distributed.partition import VertexParts
 from livegnn.testing import streams
 from livegnn.testing.models import random_model
 
@@ -49,6 +50,22 @@ def test_that_workers_on_ray_have_the_bits_of_one_engine_and_come_back(crew):
     report = cluster.report()
     assert sum(facts["vertices"] for facts in report) == len(ids)
     assert all(facts["bytes"] > 0 for facts in report)
+
+
+def test_that_workers_on_ray_cut_the_graph_anew_and_come_back(crew):
+    engine, cluster, mirror, rng = pair(crew, 5, partition="hash")
+    for batch, partition in enumerate(("ldg", "hash", VertexParts(2, rng.integers(0, 2, 40)))):
+        updates = streams.random_batch(rng, mirror, 20)
+        if batch:
+            os.kill(crew.processes()[batch % 2], signal.SIGKILL)
+        cluster.repartition(partition)
+        assert cluster.state_digest() == engine.state_digest(), batch
+        for each in (engine, cluster):
+            each.apply(updates)
+        assert cluster.state_digest() == engine.state_digest(), batch
+    report = cluster.partition_report
+    assert [facts["vertices"] for facts in cluster.report()] == report.vertices.tolist()
+    assert report.edges == engine.graph.edge_count
 
 
 def test_that_a_paused_worker_is_replaced(ray_cluster):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -12,19 +11,22 @@ import numpy as np
 
 from livegnn.distributed.cluster.changes import MergedChanges
 from livegnn.distributed.cluster.crew import Crew
-from livegnn.distributed.cluster.cut import check_parts, cut
+from livegnn.distributed.cluster.cut import check_parts, cut, store_options
 from livegnn.distributed.cluster.directory import Directory
+from livegnn.distributed.cluster.moving import Repartition, parts_from
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
+from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
 from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner, parts_for
-from livegnn.errors import StateMismatch, UsageError, ValueInvalid, WorkerUnavailable
+from livegnn.distributed.partition.topology import Topology
+from livegnn.errors import StateMismatch, UsageError, ValueInvalid
 from livegnn.graph.consumers import Recorded, Recorder, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
@@ -97,7 +99,7 @@ class Cluster(Outputs, Switching):
         self._shape = GraphShape.of(graph)
         recipe = Recipe.of(model, self._shape)
         parts = parts_for("Cluster", graph, workers, partition)
-        self.partition_report = PartitionReport.of(graph, parts)
+        self._options = store_options(graph)
         self.model, self.workers, self.name = model, workers, name
         self._callbacks = Callbacks()
         self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
@@ -188,6 +190,48 @@ class Cluster(Outputs, Switching):
     def _take(self, model: Model) -> None:
         self.model, self._answers = model, None
 
+    def repartition(self, partition: Partitioner | VertexParts) -> None:
+        """Gives vertices to other workers, who exchange them among themselves: a version that changes no output.
+
+        The new parts are made next to the old ones; then all workers go over. Newcomers follow the new parts.
+
+        Args:    partition: VertexParts or "hash"; or the name of a partitioner, for which the driver holds the ends of
+                 all edges meanwhile: then as many vertices stay as can.
+        Raises:  UsageError; DataMissing; WorkerUnavailable where workers are lost again and again.
+        Exactness: the bits of model, units and outputs stay.  Cost: a start of every worker.
+        """
+        host, directory = self.graph.host, self._directory
+        with host.lock, self._crew.lock:
+            self._crew.refuse_closed("repartition")
+            host.refuse_busy("repartition")
+            now, slots = directory.newcomers.parts, self.graph.slot_count
+            after = parts_from(self._topology, now, partition)
+            to, held = np.array(after.of_first(slots)), np.array(now.of_first(slots))
+            new = NewCut(self.workers, to, held, self._options, self.version + 1, directory.next_edge_id)
+            directory.serve(Repartition(self._crew, new, lambda: self._moved(after)))
+            try:
+                host.apply(Updates(), self)
+            finally:
+                directory.serve(self)
+
+    def _moved(self, after: VertexParts) -> None:
+        live = self.graph.host.store.live().astype(np.bool_)
+        self._directory.newcomers = self._directory.newcomers.continued(after, live)
+        self._answers = [PartChanges(np.zeros(0, np.int64), [], (0.0, 0.0, 0.0))]
+
+    def _topology(self) -> Topology:
+        """Ends of all edges, for partitioners. The caller holds the lock."""
+        src, dst = (np.concatenate(ends) for ends in zip(*self._crew.each("own_ends"), strict=True))
+        store, names = self.graph.host.store, self.graph.vertex_types or ()
+        types = store.vertex_types() if names else None
+        return Topology(src, dst, store.live().astype(np.bool_), self.graph.undirected, types, names)
+
+    @property
+    def partition_report(self) -> PartitionReport:
+        """Cut, balance and halo of the parts as they are."""
+        self._crew.refuse_closed("partition_report")
+        return PartitionReport.joined(self._crew.each("partition_report", self.graph.vertex_types or ()))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes graph, model and scales to one file, as Engine.save does: an Engine can load it, and a Cluster of any
         number of workers. The driver holds the whole graph meanwhile. Raises: as Engine.save.
@@ -258,7 +302,7 @@ class Cluster(Outputs, Switching):
         return found
 
     def report(self) -> list[dict[str, Any]]:
-        """By worker: vertices, ghosts, edges; rounds, bytes and rows sent since it started; its process id."""
+        """By worker: vertices, ghosts, edges; rounds, bytes and rows sent since its part was made; its process id."""
         self._crew.refuse_closed("report")
         return self._crew.each("facts")
 
@@ -331,8 +375,7 @@ class _LastSwitch(Recorder):
 
     def abort(self) -> None:
         """Another recorder has failed."""
-        with suppress(WorkerUnavailable):  # a worker that was lost has no other model
-            self._crew.drop_swap()
+        self._crew.drop_swap()
 
 
 def _unless_refused(answers: Sequence[PartChanges | PartRefusal]) -> list[PartChanges]:

@@ -106,7 +106,7 @@ class Directory:
 
     def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
         """For the graph's host: takes the vertices of a batch; the workers take all of it."""
-        columns, places = buffer.to_arrays(), buffer.given_places()
+        columns, places, newcomers = buffer.to_arrays(), buffer.given_places(), self.newcomers
         kept = np.isin(columns["kind"], _OF_VERTICES)
         last = _LastRecorder(self, columns)
         host = self.graph.host
@@ -121,7 +121,7 @@ class Directory:
         finally:
             host.drop_recorder(last)
         assert last.placement is not None
-        self.newcomers.accept(last.placement)
+        newcomers.accept(last.placement)  # of the parts before, where the batch was a repartition
         self._slot_count = self.graph.slot_count
         self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from livegnn import _native
 from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays
+from livegnn.distributed.partition import PartitionReport, VertexParts
+from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import LiveGnnError, PartRefused, UpdateError, WorkerUnavailable
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
@@ -254,19 +256,39 @@ class PartEngine:
 
         slots, features, vertex_type: of own vertices.  src, dst, id and the other columns of edges.
         """
-        columns, names, ghosts = self.store.to_arrays(), self.halo.globals(), self.halo.ghosts()
-        own = np.flatnonzero((ghosts == 0) & (columns["live"] != 0))
+        columns, names = self.store.to_arrays(), self.halo.globals()
+        own = np.flatnonzero((self.halo.ghosts() == 0) & (columns["live"] != 0))
         found: dict[str, AnyArray] = {"slots": names[own], "features": columns["features"][own]}
         if "vertex_type" in columns:
             found["vertex_type"] = columns["vertex_type"][own]
-        src, dst = columns["src"], columns["dst"]
-        end = np.where(names[src] <= names[dst], src, dst) if self._options["undirected"] else dst
-        kept = ghosts[end] == 0
+        kept = self._counted(columns["src"], columns["dst"])
         for name in EDGE_COLUMNS:
             if name in columns:
                 column = columns[name][kept]
                 found[name] = names[column].astype(column.dtype) if name in ("src", "dst") else column
         return found
+
+    def own_ends(self) -> tuple[Int64Array, Int64Array]:
+        """Of the same edges the sources and destinations alone."""
+        ends, names = _native.edge_ends(self.store), self.halo.globals()
+        kept = self._counted(ends["src"], ends["dst"])
+        return names[ends["src"][kept]], names[ends["dst"][kept]]
+
+    def _counted(self, src: Int64Array, dst: Int64Array) -> BoolArray:
+        """Which edges are this part's in what all parts count together: those into its vertices."""
+        names = self.halo.globals()
+        ends = np.where(names[src] <= names[dst], src, dst) if self._options["undirected"] else dst
+        counted: BoolArray = self.halo.ghosts()[ends] == 0
+        return counted
+
+    def report(self, type_names: tuple[str, ...]) -> PartitionReport:
+        """On the edges with an end in this part: its own share of PartitionReport.joined()."""
+        ends, store = _native.edge_ends(self.store), self.store
+        types = store.vertex_types() if type_names else None
+        live, undirected = store.live().astype(np.bool_), bool(self._options["undirected"])
+        topology = Topology(ends["src"], ends["dst"], live, undirected, types, type_names)
+        owners = self.halo.owners()[self.halo.globals()]
+        return PartitionReport.of(topology, VertexParts(self.parts, owners))
 
     def digests(self) -> tuple[int, int]:
         """This part's share of the graph's digest and of the state's; each adds up modulo 2^64."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from livegnn.distributed.cluster.crew import Call, Crew
 from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.cluster.worker import PartRefusal
 from livegnn.errors import InvariantBroken, UsageError, WorkerUnavailable
 
@@ -194,7 +196,7 @@ class RecoveringCrew:
         finally:
             self.lock.release()
 
-    # ---- another model
+    # ---- another model, or another cut
 
     def prepare_swap(self, recipe: Recipe, coarser: int, scales: list[list[int]]) -> list[list[int]]:
         """Runs another model next to the present one. Returns: its scales; coarser, scales: as of PartWorker."""
@@ -202,23 +204,35 @@ class RecoveringCrew:
         return found
 
     def drop_swap(self) -> None:
-        """The other model is not wanted."""
-        self.each("drop_swap")
+        """What was prepared is not wanted. Nothing where nothing is there."""
+        with suppress(WorkerUnavailable):  # a worker that was lost has nothing to drop
+            self.each("drop_swap")
 
     def swap(self, recipe: Recipe, scales: list[list[int]]) -> None:
-        """The model that was prepared takes over, as the next version.
+        """The model that was prepared takes over, as the next version."""
+        self._go_over(recipe, ("prepare_swap", recipe, 0, scales))
 
-        Every worker has a snapshot of the swap before any of them goes over, so one that is lost then follows.
-        """
+    def prepare_cut(self, new: NewCut) -> None:
+        """Has the workers cut the graph anew among themselves, next to the present cut."""
+        self.each("prepare_cut", self._recipe, new)
+
+    def repartition(self, new: NewCut) -> None:
+        """The cut that was prepared takes over, as the next version."""
+        self._go_over(self._recipe, ("prepare_cut", self._recipe, new))
+
+    def _go_over(self, recipe: Recipe, prepare: Call) -> None:
+        """Every worker has a snapshot of what takes over before any goes over, so one that is lost then follows."""
         with self.lock:
             version = self.version + 1
-            while True:
+            for attempt in range(_ATTEMPTS):
                 try:
                     snapshots = self._kept("snapshot_of_swap", version)
                     break
                 except WorkerUnavailable:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
                     self._recover(None)
-                    self.prepare_swap(recipe, 0, scales)
+                    self.each(*prepare)
             self._snapshots, self._snapshot_version, self.version = snapshots, version, version
             self._recipe = recipe
             self._batches.clear()
@@ -292,7 +306,7 @@ class RecoveringCrew:
         if batch is None:  # one that is ahead has made its own what was given up
             versions = [-1 if version > self.version else version for version in versions]
         behind = [0 <= version < self._snapshot_version for version in versions]
-        if any(behind):  # they have yet to go over to another model
+        if any(behind):  # they have yet to go over to another engine
             go_over = ("commit_swap", self._snapshot_version)
             self._crew.call([go_over if late else ("ready",) for late in behind])
             versions = [max(version, self._snapshot_version) if version >= 0 else -1 for version in versions]

@@ -21,6 +21,8 @@ from livegnn import _native, errors
 from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.distributed.cluster.shuffle import NewCut, shuffle
+from livegnn.distributed.partition import PartitionReport
 from livegnn.errors import Facts, InvariantBroken, LiveGnnError, PartRefused, UpdateError
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
@@ -50,6 +52,13 @@ class PartSnapshot(NamedTuple):
     memory: dict[str, AnyArray]
     scales: list[list[int]]
     parcels: Rounds
+
+
+class _Next(NamedTuple):
+    """What takes over in a swap: an engine, and its part."""
+
+    part: PartEngine
+    native: Any
 
 
 class _Done(NamedTuple):
@@ -129,7 +138,7 @@ class PartWorker:
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
         self._holding: _Holding | None = None
         self._view: Any = None
-        self._next: Any = None  # the engine of a swap
+        self._next: _Next | None = None
 
     @property
     def part(self) -> PartEngine:
@@ -176,10 +185,9 @@ class PartWorker:
         """Of the version as it is. No round."""
         if version != self.version:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
-        return self._snapshot_of(version, self.part.native)
+        return self._snapshot_of(version, self.part, self.part.native)
 
-    def _snapshot_of(self, version: int, native: Any) -> PartSnapshot:
-        part = self.part
+    def _snapshot_of(self, version: int, part: PartEngine, native: Any) -> PartSnapshot:
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
         arrays = part.arrays().to_arrays()
         self._snapshots[version] = parcels  # the cluster holds the rest
@@ -239,7 +247,7 @@ class PartWorker:
             self.swap(parcels)
         return done.changes
 
-    # ---- a swap: an engine of another model next to the old one; then its snapshot; then it takes over
+    # ---- a swap: an engine of another model, or of another cut, next to the old one; its snapshot; it takes over
 
     def prepare_swap(self, recipe: Recipe, coarser: int, scales: list[list[int]]) -> list[list[int]]:
         """Runs the other model; its scales. Rounds. Again where it is not for the first time.
@@ -247,24 +255,41 @@ class PartWorker:
         coarser: than the units that are chosen for the graph as it is, in bits.  scales: none are chosen where some
         are given.
         """
-        self._next = self.part.engine_of(recipe.program(), scales)
+        self._next = None  # that of an attempt before
+        native = self.part.engine_of(recipe.program(), scales)
         if coarser:
-            self._next = self.part.engine_of(recipe.program(), coarsened(self._next.scale_exponents(), coarser))
-        found: list[list[int]] = self._next.scale_exponents()
+            native = self.part.engine_of(recipe.program(), coarsened(native.scale_exponents(), coarser))
+        self._next = _Next(self.part, native)
+        found: list[list[int]] = native.scale_exponents()
         return found
 
+    def prepare_cut(self, recipe: Recipe, new: NewCut) -> None:
+        """Exchanges vertices and edges with the others, and runs the same model on the new part; rounds."""
+        self._next = None
+        arrays = shuffle(self.part.own_arrays(), self.part.part, new, self.swap)
+        given: dict[str, Any] = {"threads": self._threads, "scales": self.part.scales()}
+        part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
+        self._next = _Next(part, part.native)
+
     def drop_swap(self) -> None:
-        """The other model is not wanted."""
+        """The other engine is not wanted."""
         self._next = None
 
     def snapshot_of_swap(self, version: int) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
-        return self._snapshot_of(version, self._next)
+        return self._snapshot_of(version, *self._prepared())
 
     def commit_swap(self, version: int) -> None:
-        """The other model takes over. Nothing where it has."""
+        """The other engine takes over. Nothing where it has."""
         if self.version < version:
-            self.part.native, self._next, self.version = self._next, None, version
+            part, native = self._prepared()
+            part.native = native
+            self._part, self._next, self.version = part, None, version
+
+    def _prepared(self) -> _Next:
+        if self._next is None:
+            raise InvariantBroken("invariant broken: a swap that was not prepared")
+        return self._next
 
     # ---- what_if; rounds
 
@@ -304,6 +329,14 @@ class PartWorker:
     def own_arrays(self) -> dict[str, AnyArray]:
         """This worker's share of the whole graph's columns."""
         return self.part.own_arrays()
+
+    def own_ends(self) -> tuple[Int64Array, Int64Array]:
+        """Ends of this worker's share of the edges."""
+        return self.part.own_ends()
+
+    def partition_report(self, type_names: tuple[str, ...]) -> PartitionReport:
+        """On its edges, for PartitionReport.joined()."""
+        return self.part.report(type_names)
 
     def audit(self) -> str | None:
         """verify(): the first difference, by slots of the whole graph; rounds."""

@@ -8,15 +8,25 @@ from typing import Literal, TypeAlias
 from livegnn.distributed.partition.by_metis import metis
 from livegnn.distributed.partition.parts import VertexParts, hashed
 from livegnn.distributed.partition.streaming import fennel, ldg
+from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Graph
 
 Partitioner: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
 
-_PARTITIONERS: dict[str, Callable[[Graph, int], VertexParts]] = {"metis": metis, "ldg": ldg, "fennel": fennel}
+_PARTITIONERS: dict[str, Callable[[Graph | Topology, int], VertexParts]] = {
+    "metis": metis,
+    "ldg": ldg,
+    "fennel": fennel,
+}
 
 
-def parts_for(where: str, graph: Graph, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
+def reads_edges(partition: object) -> bool:
+    """Whether it names a partitioner that reads the graph's edges."""
+    return isinstance(partition, str) and partition in _PARTITIONERS
+
+
+def parts_for(where: str, graph: Graph | Topology, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
     """Parts of a graph for so many workers, that newcomers can be added to; those that are given are copied.
 
     Raises:  ValueInvalid for another name; UsageError for parts of another number; what the partitioner raises.

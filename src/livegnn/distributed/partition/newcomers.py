@@ -94,16 +94,23 @@ class Newcomers:
                  is "hash".  slack: by how much a part may be above the mean.
         Raises:  UsageError, for "fennel" where edges lie in files too.
         """
-        live = live_slots(graph)
-        if rule != "hash" and parts.slot_count < len(live):
-            parts.append(parts.lookup(np.arange(parts.slot_count, len(live))))
-        counts = np.bincount(parts.lookup(np.flatnonzero(live)), minlength=parts.parts)
-        vertices, edges = int(counts.sum()), 0
+        live, edges = live_slots(graph), 0
         if rule == "fennel":
             topology = Topology.of(graph)
             edges = int((topology.src != topology.dst).sum())
-        offsets = vertices // parts.parts - counts
-        return cls(parts, counts, offsets, rule=rule, slack=slack, edges_per_vertex=edges / max(vertices, 1))
+        return cls._begun(parts, live, rule, slack, edges / max(int(np.count_nonzero(live)), 1))
+
+    def continued(self, parts: VertexParts, live: BoolArray) -> Newcomers:
+        """The same rule, from other parts on. live: (slots,) bool, of the graph as it is. Raises: UsageError."""
+        return self._begun(parts, live, self.rule, self.slack, self._edges_per_vertex)
+
+    @classmethod
+    def _begun(cls, parts: VertexParts, live: BoolArray, rule: NewcomerRule, slack: float, density: float) -> Self:
+        if rule != "hash" and parts.slot_count < len(live):
+            parts.append(parts.lookup(np.arange(parts.slot_count, len(live))))
+        counts = np.bincount(parts.lookup(np.flatnonzero(live)), minlength=parts.parts)
+        offsets = int(counts.sum()) // parts.parts - counts
+        return cls(parts, counts, offsets, rule=rule, slack=slack, edges_per_vertex=density)
 
     @property
     def live(self) -> Int64Array:

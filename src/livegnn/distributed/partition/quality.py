@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -69,6 +70,25 @@ class PartitionReport:
         ]
         vertices = _by_part(table, topology.live, count)
         return cls(count, len(src), cut, vertices, in_edges, between, matrices[0].T, matrices[1], shares)
+
+    @classmethod
+    def joined(cls, reports: Sequence[PartitionReport]) -> Self:
+        """The report on a whole graph. reports: of each part, on the edges that have an end in it."""
+        cut = sum(each.cut for each in reports) // 2  # in the parts of both ends
+
+        def columns(name: str) -> Int64Array:
+            return np.stack([getattr(each, name)[..., part] for part, each in enumerate(reports)], axis=-1)
+
+        shares = {
+            name: TypeShare(
+                np.array([each.by_type[name].vertices[part] for part, each in enumerate(reports)], np.int64),
+                np.array([each.by_type[name].halo[part] for part, each in enumerate(reports)], np.int64),
+            )
+            for name in reports[0].by_type
+        }
+        edges = cut + sum(each.edges - each.cut for each in reports)
+        found = {name: columns(name) for name in ("vertices", "in_edges", "between", "sources", "targets")}
+        return cls(len(reports), edges, cut, by_type=shares, **found)
 
     @property
     def cut_share(self) -> float:

@@ -1,0 +1,56 @@
+"""A repartition: vertices change their workers, while the model, the units and every output stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from livegnn.distributed.cluster.part import BatchColumns, NewOwners
+from livegnn.distributed.cluster.recovery import RecoveringCrew
+from livegnn.distributed.cluster.shuffle import NewCut
+from livegnn.distributed.partition import VertexParts, repartition
+from livegnn.distributed.partition.by_name import Partitioner, parts_for, reads_edges
+from livegnn.distributed.partition.topology import Topology
+
+
+class Repartition:
+    """What the workers make of the batch without updates that a repartition is. See directory.Workers.
+
+    moved: called once the new cut stands.
+    """
+
+    def __init__(self, crew: RecoveringCrew, new: NewCut, moved: Callable[[], None]) -> None:
+        self._crew, self._new, self._moved = crew, new, moved
+
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Raises: WorkerUnavailable; then nothing has changed."""
+        try:
+            self.hold_batch(columns, owners)
+            self.publish_held()
+        except BaseException:
+            self.take_back_held()
+            raise
+
+    def hold_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+        """Raises: WorkerUnavailable."""
+        self._crew.prepare_cut(self._new)
+
+    def publish_held(self) -> None:
+        """The workers go over."""
+        self._crew.repartition(self._new)
+        self._moved()
+
+    def take_back_held(self) -> None:
+        """Another recorder has failed."""
+        self._crew.drop_swap()
+
+
+def parts_from(topology: Callable[[], Topology], now: VertexParts, partition: Partitioner | VertexParts) -> VertexParts:
+    """The parts that a repartition leads to. Those of a partitioner get the numbers that let most vertices stay.
+
+    topology: gathers the edges, which the names of partitioners need, but for "hash".
+    Raises:  UsageError, ValueInvalid, DataMissing.
+    """
+    if not reads_edges(partition):
+        return parts_for("repartition", Topology.of_edges([], [], 0), now.parts, partition)
+    found = topology()
+    return repartition(found, now, parts_for("repartition", found, now.parts, partition)).after
