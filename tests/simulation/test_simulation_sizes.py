@@ -13,6 +13,7 @@ from benchmarks.sampling.load_model import (
     sampling_rate,
     serve,
 )
+from livegnn.distributed import Rebalancer
 from livegnn.sampling import even_owners, even_serving
 from livegnn.sampling.cluster.partition import workers_in
 from livegnn.sampling.cluster.sizes import Sizer, SizeRules, serving_loads
@@ -106,6 +107,21 @@ def test_sampling_workers_come_level_out_and_go():
     found = [sizer.sampling(even_owners(3), EVEN, {}) for _ in range(4)]
     assert np.bincount(found[-1]).tolist() == pytest.approx([512, 512], rel=0.05)
     assert found[:3] == [None] * 3
+
+
+@pytest.mark.parametrize(("load", "moves"), [(0.4, 0), (0.95, 1)])
+def test_sampling_workers_move_buckets_where_they_are_short_of_time_and_not_for_uneven_loads_alone(load, moves):
+    """A move stops the cluster and cuts all states anew. A Rebalancer sees loads alone, and asks at any height."""
+    rng, rates = np.random.default_rng(0), [bucket_shares(1.1, 0), bucket_shares(1.1, 1)]
+    sizer, owners, rebalancer = Sizer(SizeRules(sampling_max=4)), even_owners(4), Rebalancer(even_owners(4), 4)
+    changes, rounds = 0, 0
+    for look in range(150):
+        records = rng.poisson(rates[look // 75] * 4 * load * SAMPLED)
+        busy = dict(enumerate(np.bincount(owners, records, 4) / SAMPLED))
+        found = sizer.sampling(owners, records, busy)
+        owners, changes = (owners, changes) if found is None else (found, changes + 1)
+        rounds += len(rebalancer.observe(records).units) > 0
+    assert (changes, rounds) == (moves, 1)
 
 
 @pytest.mark.parametrize("skew", [0.0, 1.1])

@@ -7,6 +7,7 @@ import pytest
 
 import livegnn as lg
 from livegnn import _native
+from livegnn.distributed import hashed
 from livegnn.errors import QueryInvalid, UsageError, ValueInvalid, VersionPending, VertexUnknown
 from livegnn.graph.consumers import Consumer
 from livegnn.sampling import ClusterSpec, LocalCluster, PreSampler, even_owners, even_serving, join, split, start_state
@@ -158,7 +159,7 @@ def test_workers_come_and_go_under_readers():
         reader.start()
     for workers in (3, 1, 4, 2):
         cluster.move_serving(np.roll(even_serving(workers), workers))
-        cluster.move_sampling(even_owners(workers))
+        cluster.move_sampling(hashed(workers).moved_buckets([workers, 99], to=0).owners)
     ended.set()
     for reader in readers:
         reader.join()

@@ -8,9 +8,10 @@ from livegnn.distributed.partition.moves import MovePlan, PartMove, repartition
 from livegnn.distributed.partition.newcomers import NewcomerRule, Newcomers, Placement
 from livegnn.distributed.partition.parts import VertexParts, hashed
 from livegnn.distributed.partition.quality import PartitionReport, TypeShare
-from livegnn.distributed.partition.rebalance import Rebalancer, RebalanceSettings, UnitMoves
+from livegnn.distributed.partition.rebalance import Rebalancer, RebalanceSettings
 from livegnn.distributed.partition.streaming import StreamOrder, StreamPass, fennel, ldg
 from livegnn.distributed.partition.topology import Topology
+from livegnn.graph.balance import UnitMoves
 
 __all__ = [
     "Balance",

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from livegnn import _native
 from livegnn.errors import StoredStateInvalid, UsageError
+from livegnn.graph.balance import dealt_buckets
 from livegnn.types import AnyArray
 
 Uint16Array: TypeAlias = npt.NDArray[np.uint16]
@@ -29,11 +30,6 @@ def check_part_count(where: str, parts: object) -> int:
     if type(parts) is not int or not 1 <= parts <= PARTS_MAX:
         raise UsageError(f"[{where}] expected 1 to {PARTS_MAX} parts, got {parts!r}; give such a number")
     return parts
-
-
-def even_buckets(parts: int) -> Uint16Array:
-    """The map that deals buckets out to parts in turn; as the sampling cluster's."""
-    return (np.arange(_native.BUCKETS) % parts).astype(np.uint16)
 
 
 @final
@@ -54,7 +50,7 @@ class VertexParts:
         self.parts = check_part_count("VertexParts", parts)
         self._table = self._checked(of)
         self._count = len(self._table)
-        self._owners = even_buckets(parts) if owners is None else self._checked(owners)
+        self._owners = dealt_buckets(parts) if owners is None else self._checked(owners)
         if len(self._owners) != _native.BUCKETS:
             raise UsageError(
                 f"[VertexParts] expected a part for each of {_native.BUCKETS} buckets, got {len(self._owners)}; "

@@ -3,13 +3,12 @@
 Each observation gives the load of every unit since the last one (queries, updates, seconds). The smoothed load of a
 unit follows it; that of a part is the sum of its units. With r = the largest load of a part over the mean:
 
-    quiet -> busy    r > start in `patience` observations in a row
-    busy  -> moves   every `rest` observations, a round of them: the best unit of the most loaded part goes to the least
-                     loaded one, again and again, until r <= stop, or `moves_max` have been chosen, or none helps
-    busy  -> quiet   a round would not make r less by `gain_min`; then it is not made
+    quiet -> busy    r > start in `patience` observations in a row: a round of moves
+    busy  -> moves   r > stop in `patience` in a row, and `rest` since the last round: another one
+    busy  -> quiet   r <= stop after the rest; or a round would not make r less by `gain_min`, and then is not made
 
-The best unit is the one after which the larger of the two loads is least. A unit that has moved stays for `stay`
-observations.
+A round levels parts by single units (graph/balance.py), until r <= stop, or `moves_max` have moved, or none helps. A
+unit that has moved stays for `stay` observations.
 
 Never oscillating: under a constant load each round makes r less by gain_min, so that there are at most
 (r - 1) / gain_min of them. A load that swings faster than the smoothing moves little. Under any load a unit moves at
@@ -19,13 +18,14 @@ most once in `stay` observations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
 from livegnn.distributed.partition.parts import Uint16Array, check_part_count
 from livegnn.errors import UsageError
-from livegnn.types import AnyArray, Float64Array, Int64Array
+from livegnn.graph.balance import Trend, UnitMoves, levelling_moves
+from livegnn.types import AnyArray, Float64Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,6 @@ class RebalanceSettings:
             )
 
 
-class UnitMoves(NamedTuple):
-    """units[i] goes to part to[i]; both empty where nothing moves. As VertexParts.moved_buckets() takes them."""
-
-    units: Int64Array
-    to: Uint16Array
-
-
 @final
 class Rebalancer:
     """Follows the load and says which units move. It takes them as moved at once: while moves are under way, do not
@@ -80,9 +73,8 @@ class Rebalancer:
         self.settings = RebalanceSettings() if settings is None else settings
         self._load: Float64Array | None = None
         self._busy = False
-        self._over = 0  # observations in a row with too much on one part
+        self._trend = Trend(self.settings.patience, self.settings.rest)
         self._now = 0  # observations so far
-        self._rested = 0  # from this observation on, moves may follow
         self._free = np.zeros(len(self.owners), np.int64)  # from this observation on, each unit may move
 
     @property
@@ -112,33 +104,31 @@ class Rebalancer:
         share = self.settings.smoothing
         self._load = given if self._load is None else self._load + share * (given - self._load)
         self._now += 1
-        self._over = self._over + 1 if self.ratio > self.settings.start else 0
-        self._busy |= self._over >= self.settings.patience
-        if not self._busy or self._now < self._rested:
+        uneven = self.ratio > (self.settings.stop if self._busy else self.settings.start)
+        agreed = self._trend.look(uneven)
+        self._busy &= uneven or self._trend.rests
+        if not agreed:
             return UnitMoves(np.zeros(0, np.int64), np.zeros(0, np.uint16))
-        moves = self._choose(self._load)
-        self._busy, self._over = len(moves.units) > 0, 0
-        self._rested = self._now + self.settings.rest
+        moves = self._chosen(self._load)
+        self._trend.changed()
         self.owners[moves.units] = moves.to
+        self._busy = len(moves.units) > 0
         self._free[moves.units] = self._now + self.settings.stay
         return moves
 
-    def _choose(self, load: Float64Array) -> UnitMoves:
+    def _chosen(self, load: Float64Array) -> UnitMoves:
         """The next round; empty where it would not help."""
-        loads, owners = self.loads, self.owners.copy()
-        mean, most = float(loads.mean()), float(loads.max())
-        can_move = (self._free <= self._now) & (load > 0)
-        units: list[int] = []
-        while len(units) < self.settings.moves_max and loads.max() > self.settings.stop * mean:
-            source, target = int(loads.argmax()), int(loads.argmin())
-            mine = np.flatnonzero((owners == source) & can_move)
-            larger = np.maximum(loads[source] - load[mine], loads[target] + load[mine])
-            if not len(mine) or larger.min() >= loads[source]:
-                break
-            unit = int(mine[larger.argmin()])
-            loads[source] -= load[unit]
-            loads[target] += load[unit]
-            owners[unit], can_move[unit] = target, False
-            units.append(unit)
-        chosen = np.array(units if most - loads.max() >= self.settings.gain_min * mean else [], np.int64)
-        return UnitMoves(chosen, owners[chosen])
+        rules, loads = self.settings, self.loads
+        moves = levelling_moves(
+            self.owners,
+            load,
+            self.parts,
+            stop=rules.stop,
+            can_move=self._free <= self._now,
+            moves_max=rules.moves_max,
+        )
+        after = self.owners.copy()
+        after[moves.units] = moves.to
+        most = float(np.bincount(after, load, minlength=self.parts).max())
+        helps = float(loads.max()) - most >= rules.gain_min * float(loads.mean())
+        return moves if helps else UnitMoves(moves.units[:0], moves.to[:0])

@@ -18,13 +18,14 @@ from livegnn import _native
 from livegnn._native import EdgePolicy
 from livegnn.errors import UsageError
 from livegnn.graph import Graph
+from livegnn.graph.balance import UnitOwners, dealt_buckets
 from livegnn.graph.ids import NamedIds
 from livegnn.sampling.cluster.spec import ClusterSpec
 from livegnn.sampling.queries.schema import Schema
 from livegnn.types import AnyArray, BoolArray, Float32Array
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
-Owners: TypeAlias = npt.NDArray[np.uint16]
+Owners: TypeAlias = UnitOwners
 Serving: TypeAlias = npt.NDArray[np.uint64]
 ReasonArrays: TypeAlias = tuple[Int32Array, Int32Array, Int32Array, Int32Array]  # table, vertex, serving worker, count
 
@@ -81,7 +82,7 @@ def even_owners(workers: int) -> Owners:
     """The map that deals buckets out to sampling workers in turn. Raises: UsageError."""
     if type(workers) is not int or not 1 <= workers <= _native.BUCKETS:
         raise UsageError(f"[cluster] expected 1 to {_native.BUCKETS} sampling workers, got {workers!r}; choose another")
-    return (np.arange(_native.BUCKETS) % workers).astype(np.uint16)
+    return dealt_buckets(workers)
 
 
 def even_serving(workers: int, replicas: int = 1) -> Serving:

@@ -11,20 +11,18 @@ Source: Helios, section 4.1: sampling and serving scale apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from livegnn import _native
+from livegnn.graph.balance import Trend, levelling_moves
 from livegnn.sampling.cluster.partition import Owners, Serving, workers_in
-from livegnn.types import Int64Array
-
-Float64Array: TypeAlias = npt.NDArray[np.float64]
+from livegnn.types import Float64Array, Int64Array
 
 _IDLE_LOOKS = 4  # times the patience: shrinking takes longer than growing
 _DRAINS = 0.95  # a queue that is shorter than this of what it was needs time, not workers
-_ROUGH = 0.1  # of a load that is to move: nearer than this is good enough
 _NEAR = 0.02  # of the mean load of workers: the same
 
 
@@ -53,30 +51,14 @@ class SizeRules(NamedTuple):
     replicas_min: int = 1
 
 
-class _Trend:
-    """What several looks in a row agree on: 1 more, -1 less, 0 nothing."""
-
-    def __init__(self, rules: SizeRules) -> None:
-        self._rules, self._hot, self._idle, self._resting = rules, 0, 0, 0
-
-    def look(self, hot: bool, idle: bool) -> int:
-        self._resting = max(0, self._resting - 1)
-        self._hot, self._idle = (self._hot + 1 if hot else 0), (self._idle + 1 if idle else 0)
-        if self._resting:
-            return 0
-        more, less = self._hot >= self._rules.patience, self._idle >= _IDLE_LOOKS * self._rules.patience
-        return int(more) - int(less)
-
-    def changed(self) -> None:
-        self._hot, self._idle, self._resting = 0, 0, self._rules.rest
-
-
 class Sizer:
     """Says after each look which maps a cluster should have. Each kind of worker has its own patience."""
 
     def __init__(self, rules: SizeRules) -> None:
         self.rules = rules
-        self._serving, self._sampling = _Trend(rules), _Trend(rules)
+        self._serving, self._sampling = (
+            Trend(rules.patience, rules.rest, _IDLE_LOOKS * rules.patience) for _ in range(2)
+        )
         self._waiting: dict[int, float] = {}  # at the look before
 
     def serving(self, serving: Serving, seeds: Int64Array, waiting: Mapping[int, float]) -> Serving | None:
@@ -151,25 +133,25 @@ def _relieved(serving: Serving, seeds: Float64Array, hot: int, rules: SizeRules)
     loads = serving_loads(serving, seeds)
     cold = min(loads, key=lambda worker: loads[worker])
     if len(loads) > 1 and loads[hot] > rules.spread * np.mean(list(loads.values())):
-        return _moved(serving, seeds, hot, cold, (loads[hot] - loads[cold]) / 2)
+        return _moved(serving, seeds, hot, cold, loads)
     free = next((number for number in range(_native.SERVING_MAX) if number not in loads), None)
     if free is None or len(loads) >= rules.serving_max:
         return None
     return np.where(_owned(serving, hot), serving | _bit(free), serving)
 
 
-def _moved(serving: Serving, seeds: Float64Array, hot: int, cold: int, load: float) -> Serving | None:
-    """The fewest buckets of about this load go from one worker to another; one that is too hot is shared by both."""
-    shares = np.where(_owned(serving, hot) & ~_owned(serving, cold), seeds / _owner_count(serving), 0.0)
-    found, left, most = serving.copy(), load, int(np.argmax(shares))
-    for bucket in np.argsort(-shares, kind="stable").tolist():
-        if left <= load * _ROUGH or shares[bucket] <= 0:
-            break
-        if shares[bucket] <= left + load * _ROUGH:
-            found[bucket] = found[bucket] & ~_bit(hot) | _bit(cold)
-            left -= shares[bucket]
-    if left > load / 2 and shares[most] > left:  # one bucket is most of it
-        found[most] = serving[most] | _bit(cold)
+def _moved(serving: Serving, seeds: Float64Array, hot: int, cold: int, loads: Mapping[int, float]) -> Serving | None:
+    """Buckets go from a hot worker to a cold one until both have alike; one that is too hot is shared by both."""
+    buckets = np.flatnonzero(_owned(serving, hot) & ~_owned(serving, cold))
+    shares: Float64Array = (seeds / _owner_count(serving))[buckets]
+    fixed = np.array([loads[hot] - shares.sum(), loads[cold]])
+    moves = levelling_moves(np.zeros(len(buckets), np.uint16), shares, 2, stop=1 + _NEAR, fixed=fixed)
+    found, moving = serving.copy(), buckets[moves.units]
+    found[moving] = found[moving] & ~_bit(hot) | _bit(cold)
+    wanted = (loads[hot] - loads[cold]) / 2
+    left, most = wanted - float(shares[moves.units].sum()), int(np.argmax(shares))
+    if left > wanted / 2 and shares[most] > left:  # one bucket is most of it
+        found[buckets[most]] |= _bit(hot) | _bit(cold)
     return None if np.array_equal(found, serving) else found
 
 
@@ -194,15 +176,6 @@ def _without(serving: Serving, seeds: Float64Array, rules: SizeRules) -> Serving
 
 def _levelled(owners: Owners, weights: Float64Array, count: int) -> Owners:
     """Owners 0 to count - 1 of about equal load; of those that stay, only what is above the mean moves."""
-    found, mean = owners.copy(), float(weights.sum()) / count
-    loads = np.bincount(found, weights, max(count, int(found.max()) + 1))
-    order = np.argsort(-weights, kind="stable")
-    for bucket in order.tolist():
-        owner, weight = int(found[bucket]), float(weights[bucket])
-        cold = int(np.argmin(loads[:count]))
-        too_much = loads[owner] > mean * (1 + _NEAR) and loads[owner] - weight >= mean * (1 - _NEAR)
-        if owner >= count or (too_much and loads[cold] + weight <= mean * (1 + _NEAR)):
-            found[bucket] = cold
-            loads[owner] -= weight
-            loads[cold] += weight
+    moves, found = levelling_moves(owners, weights, count, stop=1 + _NEAR), owners.copy()
+    found[moves.units] = moves.to
     return found
