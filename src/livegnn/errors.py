@@ -23,6 +23,7 @@ LiveGnnError
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── VersionPending              a read that asked for a version which is not there yet
 ├── WorkerUnavailable           a worker of a cluster does not answer
+├── DriverReplaced              another process has taken this one's cluster over
 ├── ServiceError                a service refused a request, or cannot be reached; says its kind and status
 ├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
 ├── SpillUnavailable            a folder that cannot hold the rows that memory does not
@@ -244,6 +245,12 @@ class WorkerUnavailable(LiveGnnError, ConnectionError):
 
     retryable = True
     advice = "ask again: a worker that died is replaced"
+
+
+class DriverReplaced(LiveGnnError):
+    """Another process has attached to the cluster that this one drove: this one may neither write nor read any more."""
+
+    advice = "use the other process, or attach to the cluster again, which replaces that one"
 
 
 class ServiceError(LiveGnnError, ConnectionError):

@@ -163,7 +163,7 @@ def test_that_close_waits_for_a_batch_of_another_thread():
             closing.join(0.2)  # it has come as far as it can
         return call(calls)
 
-    entered, work = threading.Event(), cluster._directory.work
+    entered, work = threading.Event(), cluster.apply_batch
 
     def working(*given):  # the graph's lock is held, and the workers' is not yet
         entered.set()
@@ -174,7 +174,7 @@ def test_that_close_waits_for_a_batch_of_another_thread():
         entered.wait()
         cluster.close()
 
-    crew.call, cluster._directory.work = slow, working
+    crew.call, cluster.apply_batch = slow, working
     closing = threading.Thread(target=close, daemon=True)
     batch = threading.Thread(target=lambda: cluster.apply(change(engine)), daemon=True)
     closing.start()

@@ -1,4 +1,4 @@
-"""python -m tests.soak.clusters --kills 50 --seed 1: kills and pauses workers on Ray, and compares with one engine.
+"""python -m tests.soak.clusters --kills 50 --seed 1: kills workers and drivers on Ray, and compares with one engine.
 
 In `make soak`, the scenario `cluster` does so with workers in threads.
 """
@@ -16,15 +16,17 @@ import numpy as np
 
 import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
-from livegnn.distributed.cluster.ray_crew import RayCrew
+from livegnn.distributed.ray_session import connect
 from livegnn.testing import streams
 from livegnn.testing.edge_models import graph_columns
 from livegnn.testing.models import random_model
+from tests.simulation import named_streams
+from tests.soak.drivers import DriverProcess
 from tests.soak.slices import Step
 
 PARTITIONS = ("hash", "ldg", "fennel")
 TIMEOUT_S = 10.0  # after which a paused worker is replaced
-PAUSED = 10  # one loss of so many is a pause, the others are kills
+PAUSED = 10  # one loss of so many is a worker's pause
 
 
 class Pair:
@@ -88,30 +90,102 @@ def run(step: Step) -> None:
     pair.cluster.close()
 
 
+class Killed:
+    """A cluster on Ray whose driver is a process of its own, and an engine with the same batches."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, weighted = rng, bool(rng.integers(2))
+        ray = connect("soak")
+        self._address, self._name = ray.get_runtime_context().gcs_address, f"soak-{os.getpid()}"
+        model = random_model(rng, weighted=weighted, on_edges=bool(rng.integers(2)), reversed=None)
+        self._source = named_streams if rng.integers(2) else streams
+        graph, self._mirror = self._source.random_graph(
+            rng, model.input_width, weighted, vertices=int(rng.integers(5, 80)), **graph_columns(model)
+        )
+        self.engine, self.batches = lg.Engine(model, graph, threads=1), 0
+        self._driver, self._following = DriverProcess(self._address), DriverProcess(self._address)
+        partition, newcomers = (str(rng.choice(PARTITIONS)) for _ in range(2))
+        options = {"partition": partition, "newcomers": newcomers, "snapshot_batches": int(rng.integers(1, 6))}
+        self._driver.make(self.engine, 3, detached=self._name, timeout_s=TIMEOUT_S, **options)
+
+    def lose_worker(self, number: int) -> None:
+        """A signal to one of them, in a batch or shortly before it."""
+        victim = int(self.rng.choice(self._driver.ask("processes")))
+        timer = threading.Timer(float(self.rng.random() * 0.05), os.kill, [victim, number])
+        timer.start()
+        for _ in range(4):
+            self.apply()
+        timer.join()
+        self.apply()
+
+    def lose_driver(self) -> None:
+        """SIGKILL in a batch; the next one attaches."""
+        for _ in range(int(self.rng.integers(4))):
+            self.apply()
+        updates, taken = self._batch()
+        self._driver.send("apply", updates)
+        time.sleep(float(self.rng.random() * 0.03))
+        acknowledged = self._driver.kill()
+        self._driver, self._following = self._following, DriverProcess(self._address)
+        version, _ = self._driver.ask("attach", self._name)
+        if not taken:
+            assert version == self.engine.graph.version, "a batch that an engine refuses"
+        elif version < self.engine.graph.version:
+            assert (version, acknowledged) == (self.engine.graph.version - 1, False), "a batch was lost"
+            self._driver.ask("apply", updates)
+        self.check()
+
+    def apply(self) -> None:
+        """One batch on both."""
+        updates, taken = self._batch()
+        try:
+            self._driver.ask("apply", updates)
+        except lg.errors.UpdateError:
+            assert not taken, "a cluster refused what an engine takes"
+        else:
+            assert taken, "a cluster took what an engine refuses"
+        self.check()
+
+    def check(self) -> None:
+        """Version and digest are one engine's."""
+        assert self._driver.ask("read") == (self.engine.graph.version, self.engine.state_digest())
+
+    def close(self) -> None:
+        self._driver.ask("close")
+        for each in (self._driver, self._following):
+            each.kill()
+
+    def _batch(self) -> tuple[lg.Updates, bool]:
+        """For the driver; whether the engine has taken it."""
+        before, self.batches = self._mirror.copy(), self.batches + 1
+        updates = self._source.random_batch(self.rng, self._mirror, int(self.rng.integers(1, 40)))
+        try:
+            self.engine.apply(updates)
+        except lg.errors.UpdateError:  # a range that is left
+            self._mirror = before
+            return updates, False
+        return updates, True
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Kills workers of a cluster on Ray, and compares with one engine.")
+    parser = argparse.ArgumentParser(description="Kills workers and drivers on Ray, and compares with one engine.")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    rng, begun, batches = np.random.default_rng(options.seed), time.monotonic(), 0
-    crew = RayCrew(3, timeout_s=TIMEOUT_S)
-    pair = Pair(rng, 3, crew)
+    rng, begun = np.random.default_rng(options.seed), time.monotonic()
+    killed = Killed(rng)
     for loss in range(options.kills):
-        number = signal.SIGSTOP if loss % PAUSED == PAUSED - 1 else signal.SIGKILL
-        wait = float(rng.random() * 0.05)
-        timer = threading.Timer(wait, os.kill, [int(rng.choice(crew.processes())), number])
-        timer.start()
-        for _ in range(4):
-            pair.apply()
-            batches += 1
-        timer.join()
-        pair.apply()
-        print(f"{loss + 1} of {options.kills}: version {pair.cluster.graph.version}", flush=True)
-    pair.cluster.verify()
-    total = batches + options.kills
-    print(f"{options.kills} losses, every {PAUSED}th a pause; {total} batches, each as one engine has it")
+        if loss % 2:
+            what = "driver"
+            killed.lose_driver()
+        else:
+            paused = loss % PAUSED == PAUSED - 2
+            what = "worker, paused" if paused else "worker"
+            killed.lose_worker(signal.SIGSTOP if paused else signal.SIGKILL)
+        print(f"{loss + 1} of {options.kills} ({what}): version {killed.engine.graph.version}", flush=True)
+    killed.close()
+    print(f"{options.kills} losses, every second a driver; {killed.batches} batches, each as one engine has it")
     print(f"seed {options.seed}, {time.monotonic() - begun:.0f} s, no failure")
-    pair.cluster.close()
 
 
 if __name__ == "__main__":

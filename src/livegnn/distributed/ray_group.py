@@ -16,9 +16,10 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from livegnn.distributed.exchange import checked_group
+from livegnn.distributed.ray_names import NamedActor, RayName
 from livegnn.distributed.ray_session import connect
 from livegnn.distributed.ray_worker import DIED, OF_ANOTHER, OWN, RayWorker, WorkerFailure
 from livegnn.errors import UsageError, WorkerUnavailable, of_kind
@@ -28,6 +29,7 @@ from livegnn.optional import need
 _GRACE_S = 3.0  # for others to fail after the first has
 _START_S = 300.0  # in which a process must have started and loaded torch
 _POLL_S = 0.5
+_ABOUT_S = 10.0  # in which a worker that lives answers from its other thread
 _WATCH = "watch"
 FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
 
@@ -42,7 +44,8 @@ class RayGroup:
     Args:    where: for errors.  address: of a Ray cluster.  backend: "gloo", or "nccl" with a GPU for each worker.
              timeout_s: for which a worker waits for another.  threads: of torch in each.  keeps_kinds: whether call()
              raises livegnn's errors of a worker as they are.  loads: modules that workers load before they join, as
-             long as that takes.
+             long as that takes.  name: under which the workers outlive this process: attach() finds them. Without
+             one they end with it.  about: what attach() finds with them.
     Raises:  UsageError, DataMissing.
     """
 
@@ -57,6 +60,8 @@ class RayGroup:
         threads: int = 1,
         keeps_kinds: bool = True,
         loads: Sequence[str] = (),
+        name: str | None = None,
+        about: dict[str, Any] | None = None,
     ) -> None:
         need("torch.distributed", "distributed")
         self._timeout_s = checked_group(where, workers, timeout_s)
@@ -71,7 +76,9 @@ class RayGroup:
         self._ray: Any = None
         self._address, self._loads = address, tuple(loads)
         self._actors: list[Any] = [None] * workers
-        self._name, self._joined = uuid.uuid4().hex, False
+        self._round, self._joined = uuid.uuid4().hex, False
+        self._name = None if name is None else RayName(where, name)
+        self.about = {**(about or {}), "workers": workers, "timeout_s": timeout_s, "threads": threads}
         self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
         self.lost: WorkerUnavailable | None = None
 
@@ -87,14 +94,60 @@ class RayGroup:
         """
         if self._ray is not None:
             return
-        ray = connect(self._where, self._address)
+        ray = connect(self._where, self._address, outlives=self._name is not None)
         gpus = ray.cluster_resources().get("GPU", 0)
         if self._backend == "nccl" and gpus < self.size:
             raise UsageError(
                 f"[{self._where}] expected a Ray cluster with a GPU for each of {self.size} workers, got {gpus:g}; "
                 'give fewer workers, or backend="gloo"'
             )
+        if self._name is not None:
+            if self._name.actors():
+                raise UsageError(
+                    f"[{self._where}] expected a name that no workers have, got {self._name.name!r}; attach to them, "
+                    "or choose another"
+                )
+            self._name.claim()
         self._ray = ray
+
+    @classmethod
+    def attach(
+        cls,
+        where: str,
+        name: str,
+        *,
+        address: str | None = None,
+        timeout_s: float | None = None,
+        loads: Sequence[str] = (),
+    ) -> Self:
+        """The workers of that name, for this process; the driver before is refused from now on. form() joins them, and
+        starts others in place of those that are gone.
+
+        Raises:  UsageError where there are none.
+        """
+        found, ray = RayName(where, name), connect(where, address, outlives=True)
+        actors = found.actors()
+        asked = {each.actor.about.options(concurrency_group=_WATCH).remote(): each for each in actors}
+        answers: dict[NamedActor, tuple[int, dict[str, Any]]] = {}
+        for ref in ray.wait(list(asked), num_returns=len(asked), timeout=_ABOUT_S)[0] if asked else ():
+            with suppress(ray.exceptions.RayError):  # one that has just died
+                answers[asked[ref]] = ray.get(ref)
+        if not answers:
+            raise UsageError(
+                f"[{where}] expected workers of the name {name!r}, got none that live; look at the name, and at "
+                "address="
+            )
+        about = next(iter(answers.values()))[1]
+        options = {"address": address, "threads": about["threads"], "loads": loads, "name": name, "about": about}
+        group = cls(where, about["workers"], timeout_s=timeout_s or about["timeout_s"], **options)
+        found.claim()
+        group._name, group._ray = found, ray
+        for each in sorted(actors, key=lambda each: (answers.get(each, (-1,))[0], each.order)):
+            group._end(each.rank)  # one that a driver left when it was replaced
+            group._actors[each.rank] = each.actor
+            if each not in answers:  # it has stopped
+                group._end(each.rank)
+        return group
 
     def form(self) -> None:
         """Starts workers where there are none, and joins all; nothing where they are joined.
@@ -106,12 +159,14 @@ class RayGroup:
         self.connect()
         for rank in [rank for rank, actor in enumerate(self._actors) if actor is None]:
             self._start(rank)
-        self.pids = self._answers([actor.ready.remote(self._loads) for actor in self._actors], _START_S)
+        driver = 0 if self._name is None else self._name.number
+        self.pids = self._answers([actor.ready.remote(driver, self._loads) for actor in self._actors], _START_S)
         self.formations += 1
         host = "127.0.0.1" if len(self._ray.nodes()) == 1 else None
-        (place,) = self._answers([self._actors[0].open_store.remote(host, self._timeout_s)], _START_S)
-        name = f"{self._name}-{self.formations}"
-        self._answers([a.join.remote(name, place, self._backend, self._timeout_s) for a in self._actors])
+        (place,) = self._answers([self._actors[0].open_store.remote(driver, host, self._timeout_s)], _START_S)
+        name = f"{self._round}-{self.formations}"
+        group = (driver, name, place, self._backend, self._timeout_s)
+        self._answers([actor.join.remote(*group) for actor in self._actors])
         self._joined = True
 
     def call(self, fn: Callable[..., Any], *args: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
@@ -129,8 +184,8 @@ class RayGroup:
         """
         self.form()
         task = self._ray.put((fn, args))
-        mine = each or [()] * self.size
-        return [actor.work.remote(task, own) for actor, own in zip(self._actors, mine, strict=True)]
+        mine, driver = each or [()] * self.size, 0 if self._name is None else self._name.number
+        return [actor.work.remote(driver, task, own) for actor, own in zip(self._actors, mine, strict=True)]
 
     def close(self) -> None:
         """Ends the workers."""
@@ -142,16 +197,22 @@ class RayGroup:
 
     def _start(self, rank: int) -> None:
         made = self._ray.remote(concurrency_groups={_WATCH: 1})(RayWorker)
+        named = {}
+        if self._name is not None:
+            self._name.refuse_replaced()
+            named = self._name.options(rank)
         gpus = 1 if self._backend == "nccl" else 0
-        options = made.options(num_cpus=0, num_gpus=gpus, max_restarts=0, scheduling_strategy="SPREAD")
-        self._actors[rank] = options.remote(rank, self.size, self._threads)
+        options = made.options(num_cpus=0, num_gpus=gpus, max_restarts=0, scheduling_strategy="SPREAD", **named)
+        self._actors[rank] = options.remote(rank, self.size, self._threads, self.about)
         self.starts[rank] += 1
 
     def _end(self, rank: int) -> None:
+        """Ends a worker, unless it is another driver's by now."""
         actor, self._actors[rank] = self._actors[rank], None
         if actor is not None:
             with suppress(Exception):  # of an actor, or a Ray, that has ended already
-                self._ray.kill(actor)
+                if self._name is None or not self._name.is_replaced():
+                    self._ray.kill(actor)
 
     def _answers(self, refs: Sequence[Any], patience_s: float | None = None) -> list[Any]:
         """What the workers answered. Raises: as call()."""
@@ -174,9 +235,9 @@ class RayGroup:
                     failures.append(WorkerFailure(DIED, time.time(), rank, "did not answer in time and was ended"))
                     waiting = {ref: other for ref, other in waiting.items() if other != rank}
         except BaseException:  # an interrupt: what the workers are at is not known
-            for rank in range(self.size):
-                self._end(rank)
-            self._joined = False
+            if self._name is None:
+                self.close()
+            self._joined = False  # those with a name outlive it: they are asked to leave what they are at
             raise
         if failures:
             self._joined = False

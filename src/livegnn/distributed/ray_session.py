@@ -11,17 +11,23 @@ from livegnn.optional import need
 _ANY = ("auto", "local")
 
 
-def connect(where: str, address: str | None = None) -> Any:
+def connect(where: str, address: str | None = None, *, outlives: bool = False) -> Any:
     """The module ray, initialised; it prints errors alone.
 
     Args:    address: of a Ray cluster, as ray.init takes it; None is RAY_ADDRESS, or else a cluster of this machine,
              which ends with this process. A process that ray.init() has initialised keeps its cluster.
+             outlives: refuses to start one.
     Raises:  DataMissing without ray; UsageError if the process is in another cluster; ConnectionError of Ray's.
     """
     ray: Any = need("ray", "distributed")
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         found = address or os.environ.get("RAY_ADDRESS") or "local"
+        if outlives and found == "local":
+            raise UsageError(
+                f"[{where}] expected a Ray that outlives this process, got none; call `ray start --head` in a shell, "
+                'and pass address="auto"'
+            )
         alone = {"include_dashboard": False} if found == "local" else {}
         ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
     elif address not in (None, *_ANY) and address != (found := ray.get_runtime_context().gcs_address):

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from livegnn.distributed.processes import TorchExchange
+from livegnn.distributed.ray_names import replaced
 from livegnn.errors import Facts, LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
 
@@ -36,12 +37,14 @@ class WorkerFailure(NamedTuple):
 class RayWorker:
     """One worker of a group. kept: what calls leave for later ones.
 
-    Args:    threads: of torch.
+    A call names the driver that makes it by a number (ray_names.py). One of a driver before the newest is refused.
+
+    Args:    threads: of torch.  about: what a later driver asks for first.
     """
 
-    def __init__(self, rank: int, size: int, threads: int) -> None:
+    def __init__(self, rank: int, size: int, threads: int, about: dict[str, Any] | None = None) -> None:
         self.rank, self.size, self.kept = rank, size, dict[str, Any]()
-        self._threads, self._calls = threads, 0
+        self._threads, self._calls, self._about, self._driver = threads, 0, about or {}, 0
         self._exchange: TorchExchange | None = None
         self._store: Any = None
 
@@ -51,14 +54,22 @@ class RayWorker:
         assert self._exchange is not None
         return self._exchange
 
-    def ready(self, loads: Sequence[str]) -> int:
-        """The process's number, once it has loaded torch and these modules."""
+    def ready(self, driver: int, loads: Sequence[str]) -> int | WorkerFailure:
+        """The process's number, once it has loaded torch and these modules, and left the group of before: others that
+        wait for it there fail. From now on calls of drivers before this one are refused.
+        """
+        if driver < self._driver:
+            return self._refused()
+        self._driver = driver
         for module in ("torch.distributed", *loads):
             importlib.import_module(module)
+        self._leave()
         return os.getpid()
 
-    def open_store(self, host: str | None, timeout_s: float) -> tuple[str, int]:
+    def open_store(self, driver: int, host: str | None, timeout_s: float) -> tuple[str, int] | WorkerFailure:
         """Of worker 0: where the others meet it."""
+        if driver < self._driver:
+            return self._refused()
         dist = need("torch.distributed", "distributed")
         place = host or need("ray", "distributed").util.get_node_ip_address()
         self._store = dist.TCPStore(
@@ -66,19 +77,37 @@ class RayWorker:
         )
         return place, int(self._store.port)
 
-    def join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> WorkerFailure | None:
-        """Leaves the group of before, and joins one of this name."""
+    def join(
+        self, driver: int, name: str, place: tuple[str, int], backend: str, timeout_s: float
+    ) -> WorkerFailure | None:
+        """Joins the group of this name."""
+        if driver < self._driver:
+            return self._refused()
         failure: WorkerFailure | None = self._answer(lambda: self._join(name, place, backend, timeout_s))
         return failure
 
-    def work(self, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
+    def work(self, driver: int, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
         """What fn(self, *mine, *args) returns, or a WorkerFailure."""
+        if driver < self._driver:
+            return self._refused()
         fn, args = task
         return self._answer(lambda: fn(self, *mine, *args))
+
+    def about(self) -> tuple[int, dict[str, Any]]:
+        """The number of the driver, and what the group was made with; asked from another thread: only a process that
+        is stopped does not answer.
+        """
+        return self._driver, self._about
 
     def beat(self) -> int:
         """A number that grows while the worker gets on; asked from another thread."""
         return self._calls + (0 if self._exchange is None else self._exchange.calls)
+
+    def _refused(self) -> WorkerFailure:
+        """A driver that was replaced changes nothing here: the worker stays in its group."""
+        error = replaced("cluster")
+        known = (type(error).__name__, str(error), error.facts())
+        return WorkerFailure(OWN, time.time(), self.rank, str(error), known)
 
     def _answer(self, call: Callable[[], Any]) -> Any:
         import torch
@@ -101,7 +130,6 @@ class RayWorker:
         import torch
 
         dist, timeout = need("torch.distributed", "distributed"), timedelta(seconds=timeout_s)
-        self._leave()
         device = "cpu"
         if backend == "nccl":
             device = "cuda:0"  # Ray shows each worker its own GPU

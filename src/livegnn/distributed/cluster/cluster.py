@@ -11,9 +11,11 @@ import numpy as np
 
 from livegnn.distributed.cluster.changes import MergedChanges
 from livegnn.distributed.cluster.crew import Crew
-from livegnn.distributed.cluster.cut import check_parts, cut, store_options
+from livegnn.distributed.cluster.cut import check_parts, cut
 from livegnn.distributed.cluster.directory import Directory
+from livegnn.distributed.cluster.driver_state import ClusterSettings, DriverState, notes_of
 from livegnn.distributed.cluster.moving import Repartition, parts_from
+from livegnn.distributed.cluster.notes import record_of
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
@@ -57,8 +59,10 @@ class Cluster(Outputs, Switching):
              VertexParts.  newcomers: "ldg", "fennel" or "hash", for vertices that come later.
              threads: of each worker.  timeout_s: after which a worker that does not answer is started again.
              snapshot_batches: after so many batches every worker takes a snapshot to start again from.
+             detached: a name under which the workers outlive this process, for attach(); in a Ray that does so, too.
              crew: what hosts the workers, by default a RayCrew.  scales, name: as of Engine.
-    Raises:  as Engine; UsageError for other numbers; DataMissing without Ray, torch or pymetis.
+    Raises:  as Engine; UsageError for other numbers and for workers' names that are taken; DataMissing without Ray,
+             torch or pymetis; DriverReplaced, from any call, after another process has attached to the workers.
     Exactness: bit-equal to an Engine with the whole graph: `state_digest()` is the same text.
     Limits:  incremental, eager and in memory: no strategy=, mode=, state= or memory_limit=; models with one row per
              edge are refused. The driver keeps an entry for each vertex.
@@ -80,6 +84,7 @@ class Cluster(Outputs, Switching):
         threads: int = 1,
         timeout_s: float = 60.0,
         snapshot_batches: int = 1000,
+        detached: str | None = None,
         crew: Crew | None = None,
         scales: list[list[int]] | None = None,
         name: str = "",
@@ -96,20 +101,49 @@ class Cluster(Outputs, Switching):
             )
         if crew is not None and crew.size != workers:
             raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
-        self._shape = GraphShape.of(graph)
-        recipe = Recipe.of(model, self._shape)
+        shape = GraphShape.of(graph)
+        recipe = Recipe.of(model, shape)
         parts = parts_for("Cluster", graph, workers, partition)
-        self._options = store_options(graph)
-        self.model, self.workers, self.name = model, workers, name
+        directory = Directory(graph, Newcomers.of(graph, parts, rule=newcomers))
+        self._begin(model, shape, directory, ClusterSettings(snapshot_batches, name))
+        self._serve(crew or RayCrew(workers, threads, timeout_s, address, detached), recipe, detached is not None)
+        self._crew.start(cut(graph, parts.of_first(graph.slot_count), workers), scales or [])
+
+    def _begin(self, model: Model, shape: GraphShape, directory: Directory, settings: ClusterSettings) -> None:
+        self.model, self._shape, self._directory, self.graph = model, shape, directory, directory.graph
+        self._settings, self.name = settings, settings.name
         self._callbacks = Callbacks()
         self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
-        self._directory = Directory(graph, Newcomers.of(graph, parts, rule=newcomers))
-        self.graph = self._directory.graph
-        crew = crew or RayCrew(workers, threads, timeout_s, address)
-        self._crew = RecoveringCrew(crew, recipe, self.graph.version, snapshot_batches)
-        self._crew.start(cut(graph, parts.of_first(graph.slot_count), workers), scales or [])
+
+    def _serve(self, crew: Crew, recipe: Recipe, detached: bool) -> None:
+        self.workers, state_now = crew.size, self._driver_state if detached else None
+        self._crew = RecoveringCrew(crew, recipe, self.version, self._settings.snapshot_batches, state_now)
         self._directory.serve(self)
         self.graph.host.attach(self)
+
+    @classmethod
+    def attach(
+        cls, detached: str, address: str | None = None, *, timeout_s: float | None = None, crew: Crew | None = None
+    ) -> Self:
+        """The cluster with detached workers of that name, whose driver has died or is to be replaced.
+
+        The workers keep what they have, and nothing is computed again. A batch that was under way stands everywhere or
+        nowhere: compare `version` before you apply it again. A driver that lives after all is refused from now on.
+        Callbacks and logs are attached anew.
+
+        Args:    address: of the Ray cluster.  timeout_s: as of Cluster; by default as it was.  crew: for a cluster that
+                 is not on Ray, its workers.
+        Raises:  UsageError without such workers; WorkerUnavailable where one was lost together with the driver.
+        """
+        crew = crew or RayCrew.attach(detached, address, timeout_s)
+        notes = notes_of(crew, detached)
+        state, cluster = DriverState.from_bytes(notes.state), cls.__new__(cls)
+        cluster._begin(state.model, state.shape, state.made_directory(), state.settings)
+        for batch in notes.batches:
+            cluster._directory.replay(batch.updates())
+        cluster._serve(crew, state.recipe, True)
+        cluster._crew.resume(notes)
+        return cluster
 
     # ---- writing
 
@@ -179,7 +213,8 @@ class Cluster(Outputs, Switching):
         host, recipe = self.graph.host, Recipe.of(model, self._shape)
         with host.writing(kind), self._crew.lock:
             chosen = self._crew.prepare_swap(recipe, coarser, scales or [])
-            last = _LastSwitch(self._crew, recipe, chosen)
+            state = self._driver_state(model, empty=1) if self._crew.keeps_notes else None
+            last = _LastSwitch(self._crew, recipe, chosen, state)
             host.add_recorder(last)
             try:
                 switch = recorded or storage.switch_of(self.name, kind, model, chosen)
@@ -207,16 +242,18 @@ class Cluster(Outputs, Switching):
             now, slots = directory.newcomers.parts, self.graph.slot_count
             after = parts_from(self._topology, now, partition)
             to, held = np.array(after.of_first(slots)), np.array(now.of_first(slots))
-            new = NewCut(self.workers, to, held, self._options, self.version + 1, directory.next_edge_id)
-            directory.serve(Repartition(self._crew, new, lambda: self._moved(after)))
+            options = self._crew.ask(0, "store_options")
+            new = NewCut(self.workers, to, held, options, self.version + 1, directory.next_edge_id)
+            newcomers = directory.newcomers.continued(after, self.graph.host.store.live().astype(np.bool_))
+            state = self._driver_state(newcomers=newcomers, empty=1) if self._crew.keeps_notes else None
+            directory.serve(Repartition(self._crew, new, state, lambda: self._moved(newcomers)))
             try:
                 host.apply(Updates(), self)
             finally:
                 directory.serve(self)
 
-    def _moved(self, after: VertexParts) -> None:
-        live = self.graph.host.store.live().astype(np.bool_)
-        self._directory.newcomers = self._directory.newcomers.continued(after, live)
+    def _moved(self, newcomers: Newcomers) -> None:
+        self._directory.newcomers = newcomers
         self._answers = [PartChanges(np.zeros(0, np.int64), [], (0.0, 0.0, 0.0))]
 
     def _topology(self) -> Topology:
@@ -251,6 +288,11 @@ class Cluster(Outputs, Switching):
         with storage.opened(path) as content:
             arrays, model, scales, _ = storage.parts(content)
         return cls(model, Graph.from_arrays(arrays), workers, address, scales=scales, **options)
+
+    def _driver_state(self, model: Model | None = None, newcomers: Newcomers | None = None, empty: int = 0) -> bytes:
+        """What another driver goes on from, at this version, or at one without updates after it."""
+        directory, version = self._directory.to_arrays(newcomers), self.version + empty
+        return DriverState(version, empty, directory, model or self.model, self._shape, self._settings).to_bytes()
 
     def _whole_graph(self) -> dict[str, AnyArray]:
         """As Graph.to_arrays() of the whole graph. The caller holds the lock."""
@@ -341,15 +383,18 @@ class Cluster(Outputs, Switching):
 
     # ---- for the directory
 
-    def apply_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """See directory.Workers."""
         self._crew.refuse_closed("apply")
-        self._answers = _unless_refused(self._crew.apply(columns, owners))
+        self._answers = _unless_refused(self._crew.apply(columns, owners, self._record(recorded)))
 
-    def hold_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+    def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """See directory.Workers."""
         self._crew.refuse_closed("apply")
-        _unless_refused(self._crew.hold(columns, owners))
+        _unless_refused(self._crew.hold(columns, owners, self._record(recorded)))
+
+    def _record(self, recorded: Recorded) -> bytes | None:
+        return record_of(recorded) if self._crew.keeps_notes else None
 
     def publish_held(self) -> None:
         """See directory.Workers."""
@@ -363,15 +408,17 @@ class Cluster(Outputs, Switching):
 class _LastSwitch(Recorder):
     """The workers go over to another model once every other recorder has the switch."""
 
-    def __init__(self, crew: RecoveringCrew, recipe: Recipe, scales: list[list[int]]) -> None:
-        self._crew, self._recipe, self._scales = crew, recipe, scales
+    def __init__(
+        self, crew: RecoveringCrew, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None
+    ) -> None:
+        self._crew, self._recipe, self._scales, self._driver_state = crew, recipe, scales, driver_state
 
     def prepare(self, recorded: Recorded) -> None:
         """Nothing: the other model is there."""
 
     def append(self, recorded: Recorded) -> None:
         """Raises: WorkerUnavailable."""
-        self._crew.swap(self._recipe, self._scales)
+        self._crew.swap(self._recipe, self._scales, self._driver_state)
 
     def abort(self) -> None:
         """Another recorder has failed."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from livegnn.distributed.cluster.worker import PartWorker
 from livegnn.distributed.exchange import swap_bytes
+from livegnn.distributed.ray_names import replaced
 from livegnn.distributed.threads import ThreadExchange
 from livegnn.errors import WorkerUnavailable
 
@@ -44,19 +45,40 @@ class Crew(Protocol):
     def close(self) -> None:
         """Ends all workers. A second call does nothing."""
 
+    # Where another driver has taken the workers over, each of these raises DriverReplaced, and close() leaves them.
+
 
 class ThreadCrew:
     """Workers in threads of this process, in lock step; kill() is what a lost process is elsewhere."""
 
-    def __init__(self, size: int, threads: int = 1, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        size: int,
+        threads: int = 1,
+        timeout_s: float = 60.0,
+        workers: Sequence[PartWorker | None] | None = None,
+    ) -> None:
         self.size, self._threads, self._timeout_s = size, threads, timeout_s
-        self.workers: list[PartWorker | None] = [None] * size
+        self.workers: list[PartWorker | None] = list(workers or [None] * size)
+        self._replaced, self._gate = False, threading.Lock()
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="part")
         self.reform()
 
+    def taken_over(self) -> ThreadCrew:
+        """The same workers for another driver; what this one has begun ends before, and it begins nothing any more."""
+        with self._gate:
+            self._replaced = True
+        self._barrier.abort()
+        self._pool.shutdown()
+        crew = ThreadCrew(self.size, self._threads, self._timeout_s, self.workers)
+        self.workers = [None] * self.size
+        return crew
+
     def call(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""
-        running = [self._pool.submit(self._run, rank, call) for rank, call in enumerate(calls)]
+        with self._gate:
+            self._refuse_replaced()
+            running = [self._pool.submit(self._run, rank, call) for rank, call in enumerate(calls)]
         failures = [one.exception() for one in running]
         others = [error for error in failures if error is not None and not isinstance(error, WorkerUnavailable)]
         if others:
@@ -75,17 +97,25 @@ class ThreadCrew:
 
     def reform(self) -> list[int]:
         """See Crew."""
-        self._barrier, given = threading.Barrier(self.size, timeout=self._timeout_s), [None] * self.size
-        self._ends = [ThreadExchange(given, self._barrier, rank) for rank in range(self.size)]
-        for rank in range(self.size):
-            if self.workers[rank] is None:
-                self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
+        with self._gate:
+            self._refuse_replaced()
+            self._barrier, given = threading.Barrier(self.size, timeout=self._timeout_s), [None] * self.size
+            self._ends = [ThreadExchange(given, self._barrier, rank) for rank in range(self.size)]
+            for rank, worker in enumerate(self.workers):
+                if worker is None:
+                    self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
+                else:
+                    worker.swap = partial(self._swap, rank)
         return [-1 if worker is None else worker.ready() for worker in self.workers]
 
     def close(self) -> None:
         """See Crew."""
         self._pool.shutdown()
         self.workers = [None] * self.size
+
+    def _refuse_replaced(self) -> None:
+        if self._replaced:
+            raise replaced("cluster")
 
     def _run(self, rank: int, call: Call) -> Any:
         worker = self.workers[rank]

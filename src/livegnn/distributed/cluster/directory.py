@@ -8,8 +8,8 @@ in slots, once every recorder (a log) has it, and refuse it or not: all or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -21,16 +21,19 @@ from livegnn.distributed.partition.newcomers import sound
 from livegnn.errors import LiveGnnError, UpdateError, VertexIdGap
 from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
+from livegnn.graph.updates import Updates
 from livegnn.types import AnyArray, Int64Array
 
 
 class Workers(Protocol):
-    """Who applies what a directory takes. In one step, or in two with others' agreement between them."""
+    """Who applies what a directory takes. In one step, or in two with others' agreement between them. recorded: the
+    batch as a log would write it.
+    """
 
-    def apply_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Applies a batch. Raises: what they refuse it for; then nothing has changed."""
 
-    def hold_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+    def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Applies a batch, but for its publication. Raises: as apply_batch()."""
 
     def publish_held(self) -> None:
@@ -44,6 +47,20 @@ _Kind = _native.UpdateKind
 _OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
 
 
+class _Ahead:
+    """Workers that have all batches."""
+
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
+        """Nothing."""
+
+    hold_batch = apply_batch
+
+    def publish_held(self) -> None:
+        """Nothing."""
+
+    take_back_held = publish_held
+
+
 class Directory:
     """The graph without edges and features, and where new vertices go.
 
@@ -51,11 +68,35 @@ class Directory:
     """
 
     def __init__(self, graph: Graph, newcomers: Newcomers) -> None:
-        self.graph = _without_edges(graph)
-        self.newcomers = newcomers
+        self._begin(_without_edges(graph), newcomers, int(graph.host.store.next_edge_id))
+
+    def _begin(self, graph: Graph, newcomers: Newcomers, next_edge_id: int) -> None:
+        self.graph, self.newcomers = graph, newcomers
         self._slot_count = graph.slot_count
-        self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
+        self.next_edge_id = next_edge_id  # of the whole graph
         self.graph.host.take_by(self)
+
+    def to_arrays(self, newcomers: Newcomers | None = None) -> dict[str, AnyArray]:
+        """The directory between two batches, for from_arrays(). newcomers: in place of the present rule."""
+        arrays = {f"graph.{name}": array for name, array in self.graph.to_arrays().items()}
+        arrays |= {f"newcomers.{name}": array for name, array in (newcomers or self.newcomers).to_arrays().items()}
+        return arrays | {"next_edge_id": np.array(self.next_edge_id, np.int64)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Self:
+        """What to_arrays() described. Raises: StoredStateInvalid; KeyError without one of them."""
+        graph, newcomers = (
+            {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
+            for part in ("graph.", "newcomers.")
+        )
+        made = cls.__new__(cls)
+        made._begin(Graph.from_arrays(graph), Newcomers.from_arrays(newcomers), int(arrays["next_edge_id"]))
+        return made
+
+    def replay(self, updates: Updates) -> None:
+        """Follows a batch that the workers have, before serve()."""
+        self.serve(_Ahead())
+        self.graph.host.apply(updates)
 
     def serve(self, workers: Workers) -> None:
         """From now on batches of the graph go to these workers."""
@@ -143,18 +184,18 @@ class _LastRecorder(Recorder):
         """Raises: what the workers refuse the batch for."""
         self.placement, self._owners = self._directory.owners_in(self._columns)
         if not self._alone:
-            self._ask(self._workers.hold_batch)
+            self._ask(self._workers.hold_batch, recorded)
 
     def append(self, recorded: Recorded) -> None:
         """Raises: what the workers refuse the batch for, where it is theirs alone."""
         if self._alone:
-            self._ask(self._workers.apply_batch)
+            self._ask(self._workers.apply_batch, recorded)
         else:
             self._workers.publish_held()
 
-    def _ask(self, question: Callable[[BatchColumns, NewOwners], None]) -> None:
+    def _ask(self, question: Callable[[BatchColumns, NewOwners, Recorded], None], recorded: Recorded) -> None:
         try:
-            question(self._columns, self._owners)
+            question(self._columns, self._owners, recorded)
         except LiveGnnError as error:
             self.failed = error
             raise

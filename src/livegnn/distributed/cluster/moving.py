@@ -10,33 +10,36 @@ from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.partition import VertexParts, repartition
 from livegnn.distributed.partition.by_name import Partitioner, parts_for, reads_edges
 from livegnn.distributed.partition.topology import Topology
+from livegnn.graph.consumers import Recorded
 
 
 class Repartition:
     """What the workers make of the batch without updates that a repartition is. See directory.Workers.
 
-    moved: called once the new cut stands.
+    driver_state: once the new cut stands.  moved: called then.
     """
 
-    def __init__(self, crew: RecoveringCrew, new: NewCut, moved: Callable[[], None]) -> None:
-        self._crew, self._new, self._moved = crew, new, moved
+    def __init__(
+        self, crew: RecoveringCrew, new: NewCut, driver_state: bytes | None, moved: Callable[[], None]
+    ) -> None:
+        self._crew, self._new, self._driver_state, self._moved = crew, new, driver_state, moved
 
-    def apply_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Raises: WorkerUnavailable; then nothing has changed."""
         try:
-            self.hold_batch(columns, owners)
+            self.hold_batch(columns, owners, recorded)
             self.publish_held()
         except BaseException:
             self.take_back_held()
             raise
 
-    def hold_batch(self, columns: BatchColumns, owners: NewOwners) -> None:
+    def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Raises: WorkerUnavailable."""
         self._crew.prepare_cut(self._new)
 
     def publish_held(self) -> None:
         """The workers go over."""
-        self._crew.repartition(self._new)
+        self._crew.repartition(self._new, self._driver_state)
         self._moved()
 
     def take_back_held(self) -> None:

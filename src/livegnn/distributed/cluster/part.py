@@ -71,7 +71,7 @@ class PartEngine:
         self.halo.load(arrays.globals, arrays.next_edge_id, self.store)
         if memory is not None:  # whom it has met decides what it sends at the start
             self.halo.recall(memory)
-        self._options, self._threads = arrays.options, threads
+        self.options, self._threads = arrays.options, threads
         self._names_before: dict[int, int] = {}  # inside a what_if: slots of vertices that it adds or removes
         self.native = self.engine_of(program, scales)
         if memory is not None:
@@ -215,7 +215,7 @@ class PartEngine:
         numbers = (self.part, self.parts)
         store = {name: np.ascontiguousarray(array) for name, array in self.store.to_arrays().items()}
         return PartArrays(
-            *numbers, self._options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id
+            *numbers, self.options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id
         )
 
     def what_if(self, batch: BatchColumns, owners: NewOwners) -> tuple[Any, PartChanges]:
@@ -277,7 +277,7 @@ class PartEngine:
     def _counted(self, src: Int64Array, dst: Int64Array) -> BoolArray:
         """Which edges are this part's in what all parts count together: those into its vertices."""
         names = self.halo.globals()
-        ends = np.where(names[src] <= names[dst], src, dst) if self._options["undirected"] else dst
+        ends = np.where(names[src] <= names[dst], src, dst) if self.options["undirected"] else dst
         counted: BoolArray = self.halo.ghosts()[ends] == 0
         return counted
 
@@ -285,7 +285,7 @@ class PartEngine:
         """On the edges with an end in this part: its own share of PartitionReport.joined()."""
         ends, store = _native.edge_ends(self.store), self.store
         types = store.vertex_types() if type_names else None
-        live, undirected = store.live().astype(np.bool_), bool(self._options["undirected"])
+        live, undirected = store.live().astype(np.bool_), bool(self.options["undirected"])
         topology = Topology(ends["src"], ends["dst"], live, undirected, types, type_names)
         owners = self.halo.owners()[self.halo.globals()]
         return PartitionReport.of(topology, VertexParts(self.parts, owners))

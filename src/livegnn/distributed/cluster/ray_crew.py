@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.worker import PartWorker
@@ -16,6 +16,7 @@ from livegnn.distributed.ray_worker import RayWorker
 from livegnn.errors import WorkerUnavailable
 from livegnn.optional import need
 
+_LOADS = (PartWorker.__module__,)
 _PART = "part"
 _MAY_BE_EMPTY = ("ready", "start", "start_again")  # calls that a worker without a part can take
 
@@ -24,14 +25,33 @@ class RayCrew:
     """See Crew. Starts Ray on this machine where it does not run and no address is given.
 
     Args:    address: of a Ray cluster.  threads: of each worker's engine.  timeout_s: for which a worker may be silent.
+             name: as of RayGroup.
     Raises:  as RayGroup; WorkerUnavailable where workers cannot be placed.
     """
 
-    def __init__(self, size: int, threads: int = 1, timeout_s: float = 60.0, address: str | None = None) -> None:
-        loads = (PartWorker.__module__,)
-        self.size, self._threads = size, threads
-        self._group = RayGroup("Cluster", size, address=address, timeout_s=timeout_s, loads=loads)
+    def __init__(
+        self,
+        size: int,
+        threads: int = 1,
+        timeout_s: float = 60.0,
+        address: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        about = {"engine_threads": threads}
+        options: dict[str, Any] = {"address": address, "timeout_s": timeout_s, "name": name, "about": about}
+        self._begin(RayGroup("Cluster", size, **options, loads=_LOADS), threads)
         self.reform()
+
+    @classmethod
+    def attach(cls, name: str, address: str | None = None, timeout_s: float | None = None) -> Self:
+        """The workers of that name. Raises: as RayGroup.attach()."""
+        group = RayGroup.attach("attach", name, address=address, timeout_s=timeout_s, loads=_LOADS)
+        crew = cls.__new__(cls)
+        crew._begin(group, group.about["engine_threads"])
+        return crew
+
+    def _begin(self, group: RayGroup, threads: int) -> None:
+        self.size, self._threads, self._group = group.size, threads, group
 
     def call(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from livegnn.distributed.cluster.crew import Call, Crew
 from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.shuffle import NewCut
@@ -25,28 +26,32 @@ _ATTEMPTS = 5  # at one batch, while workers are lost
 _log = logging.getLogger("livegnn")
 
 
-class _NumberedBatch(NamedTuple):
-    version: int
-    columns: BatchColumns
-    owners: NewOwners
-
-
 class RecoveringCrew:
     """A crew that goes on where workers are lost. version: of their outputs.
 
     lock: one call to the workers at a time; who holds the graph's lock, too, took that one first.
 
     Args:    snapshot_batches: after so many batches every worker takes a snapshot to start again from.
+             driver_state: for a driver that may follow, which finds it at the workers; None where none may.
     """
 
-    def __init__(self, crew: Crew, recipe: Recipe, version: int, snapshot_batches: int) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        recipe: Recipe,
+        version: int,
+        snapshot_batches: int,
+        driver_state: Callable[[], bytes] | None = None,
+    ) -> None:
         self.size, self.version, self.closed, self.lock = crew.size, version, False, threading.RLock()
         self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
-        self._batches: dict[int, _NumberedBatch] = {}  # since the snapshot
+        self._batches: dict[int, GivenBatch] = {}  # since the snapshot
         self._snapshots: list[Any] = []
         self._snapshot_version = version
         self._in_doubt = False  # some workers may have made a batch their own that was given up, or not one that stands
-        self._held: _NumberedBatch | None = None
+        self._held: GivenBatch | None = None
+        self._state_now, self.keeps_notes = driver_state, driver_state is not None
+        self._driver_state: bytes | None = None  # at the snapshot
 
     def start(self, pieces: Sequence[PartArrays], scales: list[list[int]]) -> None:
         """Gives each worker its part. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
@@ -56,6 +61,18 @@ class RecoveringCrew:
         except BaseException:
             self.close()
             raise
+
+    def resume(self, notes: DriverNotes) -> None:
+        """Goes on from where a driver before was, as its workers have noted it; a new snapshot is taken.
+
+        Raises:  WorkerUnavailable where a worker was lost, too: its snapshot was the driver's. Then all have ended.
+        """
+        with self.lock:
+            self._batches = {batch.version: batch for batch in notes.batches}
+            self._snapshot_version, self._driver_state = notes.version, notes.state
+            self._recover(None)
+            self._crew.call([("close_what_if",)] * self.size)
+            self._take_snapshot()
 
     def close(self) -> None:
         """Ends the workers. A second call does nothing."""
@@ -114,14 +131,16 @@ class RecoveringCrew:
 
     # ---- batches
 
-    def apply(self, columns: BatchColumns, owners: NewOwners) -> list[PartChanges | PartRefusal]:
-        """The next batch on all workers; where one refuses it, nothing has changed.
+    def apply(
+        self, columns: BatchColumns, owners: NewOwners, record: bytes | None = None
+    ) -> list[PartChanges | PartRefusal]:
+        """The next batch on all workers; where one refuses it, nothing has changed. record: see GivenBatch.
 
         Raises:  WorkerUnavailable where workers are lost again and again.
         """
         with self.lock:
             self._settle()
-            batch = _NumberedBatch(self.version + 1, columns, owners)
+            batch = GivenBatch(self.version + 1, columns, owners, record)
             try:
                 answers = self._applied(batch)
             except BaseException:  # the graph goes back; what workers have done is not known
@@ -134,7 +153,7 @@ class RecoveringCrew:
 
     # ---- batches in two steps, for what has to be written down between them; the lock is held from one to the other
 
-    def hold(self, columns: BatchColumns, owners: NewOwners) -> list[PartRefusal]:
+    def hold(self, columns: BatchColumns, owners: NewOwners, record: bytes | None = None) -> list[PartRefusal]:
         """The next batch on all workers, but for its publication, which waits for decide(). Returns: who refuses it.
 
         Raises:  WorkerUnavailable where workers are lost again and again. Then, and where a worker refuses, nothing has
@@ -143,7 +162,7 @@ class RecoveringCrew:
         self.lock.acquire()
         try:
             self._settle()
-            batch = _NumberedBatch(self.version + 1, columns, owners)
+            batch = GivenBatch(self.version + 1, columns, owners, record)
             refused = [each for each in self._held_by_all(batch) if each is not None]
             if not refused:
                 self._held = batch
@@ -152,7 +171,7 @@ class RecoveringCrew:
             if self._held is None:
                 self.lock.release()
 
-    def _held_by_all(self, batch: _NumberedBatch) -> list[PartRefusal | None]:
+    def _held_by_all(self, batch: GivenBatch) -> list[PartRefusal | None]:
         calls: list[Call] = [("hold", *batch)] * self.size
         for _ in range(_ATTEMPTS):
             try:
@@ -208,25 +227,25 @@ class RecoveringCrew:
         with suppress(WorkerUnavailable):  # a worker that was lost has nothing to drop
             self.each("drop_swap")
 
-    def swap(self, recipe: Recipe, scales: list[list[int]]) -> None:
-        """The model that was prepared takes over, as the next version."""
-        self._go_over(recipe, ("prepare_swap", recipe, 0, scales))
+    def swap(self, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None = None) -> None:
+        """The model that was prepared takes over, as the next version. driver_state: of that version."""
+        self._go_over(recipe, ("prepare_swap", recipe, 0, scales), driver_state)
 
     def prepare_cut(self, new: NewCut) -> None:
         """Has the workers cut the graph anew among themselves, next to the present cut."""
         self.each("prepare_cut", self._recipe, new)
 
-    def repartition(self, new: NewCut) -> None:
-        """The cut that was prepared takes over, as the next version."""
-        self._go_over(self._recipe, ("prepare_cut", self._recipe, new))
+    def repartition(self, new: NewCut, driver_state: bytes | None) -> None:
+        """The cut that was prepared takes over, as the next version. driver_state: of that version."""
+        self._go_over(self._recipe, ("prepare_cut", self._recipe, new), driver_state)
 
-    def _go_over(self, recipe: Recipe, prepare: Call) -> None:
+    def _go_over(self, recipe: Recipe, prepare: Call, driver_state: bytes | None) -> None:
         """Every worker has a snapshot of what takes over before any goes over, so one that is lost then follows."""
         with self.lock:
             version = self.version + 1
             for attempt in range(_ATTEMPTS):
                 try:
-                    snapshots = self._kept("snapshot_of_swap", version)
+                    snapshots = self._kept("snapshot_of_swap", version, driver_state)
                     break
                 except WorkerUnavailable:
                     if attempt == _ATTEMPTS - 1:
@@ -234,7 +253,7 @@ class RecoveringCrew:
                     self._recover(None)
                     self.each(*prepare)
             self._snapshots, self._snapshot_version, self.version = snapshots, version, version
-            self._recipe = recipe
+            self._recipe, self._driver_state = recipe, driver_state
             self._batches.clear()
             try:
                 self.each("commit_swap", version)
@@ -260,7 +279,7 @@ class RecoveringCrew:
         if self._in_doubt:
             self._recover(None)
 
-    def _applied(self, batch: _NumberedBatch) -> list[PartChanges | PartRefusal]:
+    def _applied(self, batch: GivenBatch) -> list[PartChanges | PartRefusal]:
         for _ in range(_ATTEMPTS):
             try:
                 return self._crew.call([("apply", *batch)] * self.size)
@@ -272,29 +291,30 @@ class RecoveringCrew:
 
     def _take_snapshot(self) -> None:
         """Every worker has the new one before any drops what the old one needs."""
-        self._snapshots = self._kept("take_snapshot", self.version)
-        self._snapshot_version = self.version
+        state = None if self._state_now is None else self._state_now()
+        self._snapshots = self._kept("take_snapshot", self.version, state)
+        self._snapshot_version, self._driver_state = self.version, state
         self._batches.clear()
         self._crew.call([("forget_before", self.version)] * self.size)
 
-    def _kept(self, method: str, version: int) -> list[Any]:
+    def _kept(self, method: str, version: int, driver_state: bytes | None) -> list[Any]:
         """Handles of the snapshots of all workers. Raises: WorkerUnavailable where one of them has none."""
-        handles = self._crew.keep([(method, version)] * self.size)
+        handles = self._crew.keep([(method, version, driver_state)] * self.size)
         if not all(self._crew.call([("has_snapshot", version)] * self.size)):
             raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
         return handles
 
-    def _recover(self, batch: _NumberedBatch | None, wanted: int | None = None) -> list[Any] | None:
+    def _recover(self, batch: GivenBatch | None, wanted: int | None = None) -> list[Any] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
         for attempt in range(_ATTEMPTS):
             try:
                 return self._recover_once(batch, batch.version if batch is not None else wanted)
             except WorkerUnavailable:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == _ATTEMPTS - 1 or self.closed:
                     raise
         raise AssertionError
 
-    def _recover_once(self, batch: _NumberedBatch | None, wanted: int | None) -> list[Any] | None:
+    def _recover_once(self, batch: GivenBatch | None, wanted: int | None) -> list[Any] | None:
         """Brings all workers to one version: those that were lost start again from their snapshots and go through the
         batches since, while the others repeat their rounds. A batch that any worker has made its own stands.
 
@@ -310,9 +330,16 @@ class RecoveringCrew:
             go_over = ("commit_swap", self._snapshot_version)
             self._crew.call([go_over if late else ("ready",) for late in behind])
             versions = [max(version, self._snapshot_version) if version >= 0 else -1 for version in versions]
+        if -1 in versions and not self._snapshots:
+            self.close()
+            raise WorkerUnavailable(
+                f"[attach] expected all {self.size} workers, got workers {lost} lost with their driver, and with it "
+                "their snapshots; the others were ended: load what was saved last"
+            )
         if -1 in versions:
+            start_again = (self._recipe, self._driver_state)
             calls: list[Call] = [
-                ("start_again", snapshot, self._recipe) if version < 0 else ("repeat_start", self._snapshot_version)
+                ("start_again", snapshot, *start_again) if version < 0 else ("repeat_start", self._snapshot_version)
                 for version, snapshot in zip(versions, self._snapshots, strict=True)
             ]
             self._crew.call(calls)
@@ -327,7 +354,7 @@ class RecoveringCrew:
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
-        what = f"workers {lost} were lost" if lost else "a round broke"
+        what = f"workers {lost} were lost" if lost else "a round broke" if self._snapshots else "another driver came"
         _log.warning("[cluster] %s; all are at version %d again", what, target)
         return answers if wanted == target else None
 

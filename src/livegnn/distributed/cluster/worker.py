@@ -19,6 +19,7 @@ import numpy as np
 
 from livegnn import _native, errors
 from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.shuffle import NewCut, shuffle
@@ -64,6 +65,7 @@ class _Next(NamedTuple):
 class _Done(NamedTuple):
     rounds: Rounds
     changes: PartChanges
+    given: GivenBatch | None
 
 
 class _NotWanted(Exception):
@@ -136,6 +138,7 @@ class PartWorker:
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
+        self._driver_states: dict[int, bytes] = {}  # likewise
         self._holding: _Holding | None = None
         self._view: Any = None
         self._next: _Next | None = None
@@ -169,29 +172,35 @@ class PartWorker:
         self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
+        self._driver_states.clear()
 
-    def start_again(self, snapshot: PartSnapshot, recipe: Recipe) -> None:
-        """The same from a snapshot, while the others repeat_start()."""
+    def start_again(self, snapshot: PartSnapshot, recipe: Recipe, driver: bytes | None = None) -> None:
+        """The same from a snapshot, while the others repeat_start(). driver: its state at the snapshot."""
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
-        self._snapshots[snapshot.version] = snapshot.parcels
+        self._keep(snapshot.version, snapshot.parcels, driver)
 
     def repeat_start(self, version: int) -> None:
         """This worker's rounds while another one starts again from its snapshot of that version."""
         for parcels in self._snapshots[version]:
             self.swap(parcels)
 
-    def take_snapshot(self, version: int) -> PartSnapshot:
-        """Of the version as it is. No round."""
+    def take_snapshot(self, version: int, driver: bytes | None = None) -> PartSnapshot:
+        """Of the version as it is, and the driver's state to keep. No round."""
         if version != self.version:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
-        return self._snapshot_of(version, self.part, self.part.native)
+        return self._snapshot_of(version, driver, self.part, self.part.native)
 
-    def _snapshot_of(self, version: int, part: PartEngine, native: Any) -> PartSnapshot:
+    def _snapshot_of(self, version: int, driver: bytes | None, part: PartEngine, native: Any) -> PartSnapshot:
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
         arrays = part.arrays().to_arrays()
-        self._snapshots[version] = parcels  # the cluster holds the rest
+        self._keep(version, parcels, driver)  # the cluster holds the rest
         return PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
+
+    def _keep(self, version: int, parcels: Rounds, driver: bytes | None) -> None:
+        self._snapshots[version] = parcels
+        if driver is not None:
+            self._driver_states[version] = driver
 
     def has_snapshot(self, version: int) -> bool:
         """Whether there is one of that version."""
@@ -200,20 +209,37 @@ class PartWorker:
     def forget_before(self, version: int) -> None:
         """Drops what is kept for snapshots before that version: every worker has one of it."""
         self._snapshots = {kept: each for kept, each in self._snapshots.items() if kept >= version}
+        self._driver_states = {kept: each for kept, each in self._driver_states.items() if kept >= version}
         self._done = {made: each for made, each in self._done.items() if made > version}
+
+    def notes(self) -> DriverNotes | None:
+        """For a driver that follows; None where the driver before left none."""
+        known = [version for version in self._driver_states if version <= self.version]
+        if not known:
+            return None
+        version = max(known)
+        batches = [each.given for made, each in sorted(self._done.items()) if made > version and each.given is not None]
+        return DriverNotes(version, self._driver_states[version], batches)
 
     # ---- batches; rounds
 
-    def apply(self, version: int, batch: BatchColumns, owners: NewOwners) -> PartChanges | PartRefusal:
-        """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed."""
+    def apply(
+        self, version: int, batch: BatchColumns, owners: NewOwners, record: bytes | None = None
+    ) -> PartChanges | PartRefusal:
+        """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed.
+
+        record: of the batch, for a driver that may follow.
+        """
         try:
-            return self._apply(version, batch, owners)
+            return self._apply(GivenBatch(version, batch, owners, record))
         except UpdateError as error:
             return PartRefusal.of(error)
 
-    def hold(self, version: int, batch: BatchColumns, owners: NewOwners) -> PartRefusal | None:
+    def hold(
+        self, version: int, batch: BatchColumns, owners: NewOwners, record: bytes | None = None
+    ) -> PartRefusal | None:
         """The same, but for its publication, which waits for decide()."""
-        holding = _Holding(lambda held: self._apply(version, batch, owners, held))
+        holding = _Holding(lambda held: self._apply(GivenBatch(version, batch, owners, record), held))
         try:
             holding.begin()
         except UpdateError as error:
@@ -226,18 +252,19 @@ class PartWorker:
         holding, self._holding = self._holding, None
         return None if holding is None else holding.end(stands)
 
-    def _apply(
-        self, version: int, batch: BatchColumns, owners: NewOwners, held: Callable[[], None] | None = None
-    ) -> PartChanges:
+    def _apply(self, given: GivenBatch, held: Callable[[], None] | None = None) -> PartChanges:
+        version = given.version
         if version != self.version + 1:
             raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
         self._sending = []
         try:
-            changes = self.part.apply(batch, owners, held=held)
+            changes = self.part.apply(given.columns, given.owners, held=held)
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
-        self._done[version] = _Done(rounds, changes)
+        self._done[version] = _Done(rounds, changes, None if given.record is None else given)
+        for kept in (self._snapshots, self._driver_states):
+            kept.pop(version, None)  # of a swap that was given up
         return changes
 
     def repeat(self, version: int) -> PartChanges:
@@ -275,9 +302,9 @@ class PartWorker:
         """The other engine is not wanted."""
         self._next = None
 
-    def snapshot_of_swap(self, version: int) -> PartSnapshot:
+    def snapshot_of_swap(self, version: int, driver: bytes | None = None) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
-        return self._snapshot_of(version, *self._prepared())
+        return self._snapshot_of(version, driver, *self._prepared())
 
     def commit_swap(self, version: int) -> None:
         """The other engine takes over. Nothing where it has."""
@@ -313,6 +340,10 @@ class PartWorker:
         """The version. A batch that is held goes back."""
         self.decide(False)
         return self.version
+
+    def store_options(self) -> dict[str, Any]:
+        """Keywords of the native store, the same at all workers."""
+        return self.part.options
 
     def scales(self) -> list[list[int]]:
         """Exponents of the fixed-point units."""

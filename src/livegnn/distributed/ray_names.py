@@ -1,0 +1,107 @@
+"""RayName: a name under which the workers of a RayGroup outlive their driver, and which driver they belong to now.
+
+Ray's own store of the cluster (GCS) keeps, for each name, the number of the newest driver. A driver takes the next
+number, which none has had: the newest is the one that may write. Each worker refuses calls of a number below the one
+that it was given last; a driver asks for the newest number before it starts or ends a worker.
+
+key    = "livegnn/driver/" name "/" number     number: of a driver, 20 digits, from 1
+worker = name "." rank "." number "." start    start: how many this driver had started before
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from livegnn.errors import DriverReplaced, UsageError
+from livegnn.graph.checks import shown
+from livegnn.optional import need
+
+_NAMESPACE = "livegnn"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def replaced(where: str) -> DriverReplaced:
+    """The error of a driver that another one has replaced."""
+    return DriverReplaced(
+        f"[{where}] expected to be the driver of these workers, got another process that has attached to them; use "
+        "that process, or attach here again, which replaces it"
+    )
+
+
+class NamedActor(NamedTuple):
+    """A worker. order: of its start, among others of its rank."""
+
+    rank: int
+    order: tuple[int, int]
+    actor: Any
+
+
+class RayName:
+    """One name, as a driver sees it. number: of this driver, 0 before claim().
+
+    Args:    where: for errors.
+    Raises:  UsageError for what is no name.
+    """
+
+    def __init__(self, where: str, name: object) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise UsageError(
+                f"[{where}] expected a name of 1 to 64 letters, digits, '-' and '_', got {shown(name)}; choose such"
+            )
+        self.name, self.number = name, 0
+        self._where, self._started = where, 0
+
+    def claim(self) -> None:
+        """Makes this driver the newest of its name."""
+        kv = _store()
+        while True:
+            number = self._newest() + 1
+            if not kv._internal_kv_put(self._key(number), b"", overwrite=False):  # whether another one was faster
+                break
+        self.number = number
+        for old in self._numbers():
+            if old < number:
+                kv._internal_kv_del(self._key(old))
+
+    def is_replaced(self) -> bool:
+        """Whether there is a newer driver."""
+        return self._newest() > self.number
+
+    def refuse_replaced(self) -> None:
+        """Raises: DriverReplaced where there is a newer driver."""
+        if self.is_replaced():
+            raise replaced(self._where)
+
+    def options(self, rank: int) -> dict[str, Any]:
+        """Of the next actor that is started for this rank."""
+        self._started += 1
+        name = f"{self.name}.{rank}.{self.number}.{self._started}"
+        return {"name": name, "namespace": _NAMESPACE, "lifetime": "detached"}
+
+    def actors(self) -> list[NamedActor]:
+        """Those that live."""
+        ray: Any = need("ray", "distributed")
+        found = []
+        for each in ray.util.list_named_actors(all_namespaces=True):
+            name, *numbers = each["name"].split(".")
+            if each["namespace"] == _NAMESPACE and name == self.name and len(numbers) == 3:
+                rank, *order = map(int, numbers)
+                with suppress(ValueError):  # it has died since
+                    actor = ray.get_actor(each["name"], namespace=_NAMESPACE)
+                    found.append(NamedActor(rank, (order[0], order[1]), actor))
+        return found
+
+    def _newest(self) -> int:
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
+        return [int(key.rpartition(b"/")[2]) for key in _store()._internal_kv_list(self._key(None))]
+
+    def _key(self, number: int | None) -> bytes:
+        return f"livegnn/driver/{self.name}/{'' if number is None else f'{number:020}'}".encode()
+
+
+def _store() -> Any:
+    return need("ray.experimental.internal_kv", "distributed")

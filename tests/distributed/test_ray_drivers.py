@@ -1,0 +1,119 @@
+"""lg.Cluster on Ray under a name: drivers in processes of their own, killed at any moment of a batch."""
+
+import os
+import signal
+import time
+import uuid
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from livegnn.distributed.ray_names import RayName
+from livegnn.testing.models import random_model
+from tests.simulation import named_streams
+from tests.soak.drivers import DriverProcess
+
+
+@pytest.fixture
+def address(ray_cluster):
+    return ray_cluster.get_runtime_context().gcs_address
+
+
+@pytest.fixture
+def name(ray_cluster):
+    chosen = f"test-{uuid.uuid4().hex[:8]}"
+    yield chosen
+    for each in RayName("test", chosen).actors():
+        ray_cluster.kill(each.actor)
+
+
+def made(seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, family="gcn", depth=2, weighted=True)
+    graph, mirror = named_streams.random_graph(rng, model.input_width, True, vertices=40)
+    return lg.Engine(model, graph, threads=1), mirror, rng
+
+
+def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(address, name):
+    engine, mirror, rng = made(1)
+    driver = DriverProcess(address)
+    assert driver.make(engine, 2, detached=name, snapshot_batches=4, partition="ldg") == (0, engine.state_digest())
+    processes = driver.ask("processes")
+    for life in range(4):
+        for _ in range(int(rng.integers(0, 4))):
+            updates = named_streams.random_batch(rng, mirror, 20)
+            engine.apply(updates)
+            assert driver.ask("apply", updates) == engine.graph.version
+        updates = named_streams.random_batch(rng, mirror, 20)
+        following = DriverProcess(address)
+        driver.send("apply", updates)
+        time.sleep(float(rng.random() * 0.03))
+        acknowledged = driver.kill()
+        driver = following
+        version, digest = driver.ask("attach", name)
+        stands = version - engine.graph.version
+        assert stands in ((1,) if acknowledged else (0, 1)), life
+        engine.apply(updates)
+        if not stands:
+            driver.ask("apply", updates)
+            digest = driver.ask("read")[1]
+        assert digest == engine.state_digest(), life
+        assert driver.ask("processes") == processes  # nothing was computed again
+    driver.ask("close")
+    assert not RayName("test", name).actors()
+    driver.kill()
+
+
+def test_that_a_driver_that_hung_is_refused_and_ends_nothing(address, name):
+    engine, mirror, rng = made(2)
+    driver = DriverProcess(address)
+    driver.make(engine, 2, detached=name, timeout_s=2.0, partition="hash")
+    updates = named_streams.random_batch(rng, mirror, 20)
+    driver.send("apply", updates)
+    os.kill(driver.pid, signal.SIGSTOP)
+    with pytest.raises(lg.errors.UsageError, match="expected a name that no workers have"):
+        lg.Cluster(engine.model, engine.graph, 2, detached=name, partition="hash")
+    cluster = lg.Cluster.attach(name)
+    if cluster.version == 0:
+        cluster.apply(updates)
+    engine.apply(updates)
+    time.sleep(9.0)  # the other one finds its workers silent for longer than it waits
+    os.kill(driver.pid, signal.SIGCONT)
+    with pytest.raises(lg.errors.DriverReplaced):
+        driver.answer()
+    with pytest.raises(lg.errors.DriverReplaced):
+        driver.ask("read")
+    driver.ask("close")
+    driver.kill()
+    processes = [facts["process"] for facts in cluster.report()]
+    for _ in range(3):
+        updates = named_streams.random_batch(rng, mirror, 20)
+        for each in (engine, cluster):
+            each.apply(updates)
+        assert cluster.state_digest() == engine.state_digest()
+    os.kill(processes[1], signal.SIGKILL)
+    assert cluster.state_digest() == engine.state_digest()
+    cluster.close()
+
+
+def test_that_a_worker_lost_with_its_driver_is_said(address, name):
+    engine, _, _ = made(3)
+    driver = DriverProcess(address)
+    driver.make(engine, 2, detached=name, partition="hash")
+    victim = driver.ask("processes")[1]
+    driver.kill()
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(lg.errors.WorkerUnavailable, match=r"workers \[1\] lost with their driver"):
+        lg.Cluster.attach(name)
+    with pytest.raises(lg.errors.UsageError, match="got none that live"):
+        lg.Cluster.attach(name)
+
+
+def test_names_that_are_refused(name):
+    engine, _, _ = made(4)
+    for bad in ("", "a b", "x" * 65, 3):
+        with pytest.raises(lg.errors.UsageError, match="expected a name of 1 to 64"):
+            lg.Cluster(engine.model, engine.graph, 2, detached=bad, partition="hash")
+    with pytest.raises(lg.errors.UsageError, match="got none that live"):
+        lg.Cluster.attach(name)
