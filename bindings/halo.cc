@@ -129,6 +129,14 @@ void bind_names(nb::class_<Halo>& halo) {
             return id_array(h.own(vertices));
           },
           "Global slots, ascending, of those of these slots that are this part's own.", array("slots"))
+      .def(
+          "own_names",
+          [](const Halo& h, Ids slots) {
+            return make_array(column_of<std::int64_t>(std::span(slots.data(), slots.size()), [&](std::int64_t slot) {
+              return h.is_ghost(slot) ? -1 : h.global_of(slot);
+            }));
+          },
+          "Global slots of these slots, in their order; -1 of ghosts.", array("slots"))
       .def_prop_ro("next_edge_id", &Halo::next_edge_id)
       .def("owners", [](const Halo& h) {
         std::vector<std::uint16_t> owners;
@@ -190,6 +198,15 @@ void bind_halo(nb::module_& m) {
             return store.digest_of(&share);
           },
           "store"_a)
+      .def(
+          "edge_count",
+          [](const Halo& h, const GraphStore& store) {
+            GilRelease release;
+            std::int64_t count = 0;
+            store.visit_edges([&](const EdgeRecord& edge) { count += h.counts_edge(edge.src, edge.dst) ? 1 : 0; });
+            return count;
+          },
+          "This part's share of the whole graph's edges: each is in the share of one part.", "store"_a)
       .def("counts", [](const Halo& h) {
         using W = WireCounts;
         return counts_of<&W::rounds, &W::bytes, &W::introductions, &W::factors, &W::source_rows, &W::sum_rows>(

@@ -20,7 +20,14 @@ from livegnn import __version__
 from livegnn.cli.console import Console
 from livegnn.cli.demo.served import DemoStream
 from livegnn.deployment import Deployment, audit, printed, read_config
-from livegnn.deployment.config import FILE_NAME, DeploymentConfig, ServerConfig, TokenConfig, printed_token
+from livegnn.deployment.config import (
+    FILE_NAME,
+    DeploymentConfig,
+    ServerConfig,
+    TokenConfig,
+    over_workers,
+    printed_token,
+)
 from livegnn.deployment.events import emit
 from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch, UsageError
 from livegnn.serve.limits import Limits
@@ -37,6 +44,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="log and snapshots (default: data next to CONFIG)")
     parser.add_argument("--host", metavar="HOST", help="default: 127.0.0.1, this machine alone")
     parser.add_argument("--port", type=int, metavar="N", help="default: 8000; 0 is a free one")
+    parser.add_argument("--workers", type=int, metavar="N", help="the engine over so many processes (default: 0)")
     parser.add_argument("--insecure", action="store_true", help="serve others without tokens, or without TLS")
     parser.add_argument("--log-format", choices=("text", "json"), help="of lines on standard error (default: text)")
     parser.add_argument("--print-config", action="store_true", help="print the whole configuration, and end")
@@ -90,7 +98,8 @@ def effective(config: DeploymentConfig, options: argparse.Namespace) -> Deployme
     """The configuration with what the command line says."""
     given = {"host": options.host, "port": options.port, "log": options.log_format}
     server = structs.replace(config.server, **{key: value for key, value in given.items() if value is not None})
-    return structs.replace(config, server=server)
+    config = structs.replace(config, server=server)
+    return config if options.workers is None else over_workers(config, options.workers)
 
 
 def _serve(options: argparse.Namespace, form: str, console: Console) -> None:
@@ -102,7 +111,7 @@ def _serve(options: argparse.Namespace, form: str, console: Console) -> None:
             deployment = stream.deployment(folder)
         else:
             stream, path = None, options.config or Path(FILE_NAME)
-            deployment = Deployment(path, options.data or path.parent / "data")
+            deployment = Deployment(path, options.data or path.parent / "data", workers=options.workers)
         server = deployment.config.server
         host, port = options.host or server.host, server.port if options.port is None else options.port
         _refuse_open(deployment.config, host, options.insecure)
@@ -177,6 +186,10 @@ def _refuse_unused(options: argparse.Namespace) -> None:
     if options.demo and (options.config is not None or options.print_config):
         got = "a configuration" if options.config is not None else "--print-config"
         raise UsageError(f"[serve] expected --demo alone, which brings its own configuration, got {got}; leave one out")
+    if options.demo and options.workers is not None:
+        raise UsageError(
+            f"[serve] expected --demo without --workers, got {options.workers} of them; its shadow needs one process"
+        )
     if options.rate is not None and not options.demo:
         raise UsageError("[serve] expected --rate with --demo, got none; a deployment's events come from its clients")
 

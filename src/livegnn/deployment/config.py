@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
+from livegnn.deployment.config_cluster import WORKERS_MAX, ClusterServing
 from livegnn.deployment.config_explain import ExplainConfig
 from livegnn.deployment.config_index import IndexConfig
 from livegnn.deployment.config_pipes import SinkConfig, SourceConfig, check_pipes
@@ -153,6 +154,7 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     snapshots: SnapshotConfig = SnapshotConfig()
     server: ServerConfig = ServerConfig()
     changes: ChangesConfig = ChangesConfig()
+    cluster: ClusterServing = ClusterServing()
     explain: ExplainConfig = ExplainConfig()
     models: str = "models"  # the registry's folder
     trust_pickle: bool = False  # load a model that is a pickle, which runs code of the file
@@ -209,9 +211,41 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
                 f"[{where}] expected the model of sampler {sampler.name!r} as NAME/VERSION, got {sampler.model!r}; no "
                 "entry of the log says which version answers, so name it"
             )
+    if config.cluster.workers:
+        check_cluster(config, where)
     shadows = tuple(one.name + SHADOW_SUFFIX for one in config.engine if one.shadow)
     check_pipes(where, config.source, config.sink, tuple(one.name for one in config.engine), shadows)
     return config
+
+
+def check_cluster(config: DeploymentConfig, where: str = "cluster") -> None:
+    """Raises: ValueInvalid for what an engine over workers cannot do, by its key."""
+    if len(config.engine) != 1:
+        raise ValueInvalid(
+            f"[{where}] expected one engine with cluster.workers = {config.cluster.workers}, got {len(config.engine)}; "
+            "serve each of them by a deployment of its own"
+        )
+    (engine,) = config.engine
+    found = [name for name in ("readout", "sampler", "temporal", "index") if getattr(config, name)]
+    found += [f"engine.{name}" for name in ("shadow", "memory_limit") if getattr(engine, name)]
+    found += [f'engine.mode = "{engine.mode}"'] if engine.mode != "eager" else []
+    found += [f'engine.state = "{engine.state}"'] if engine.state != "fast" else []
+    found += ['explain.record = "always"'] if config.explain.record == "always" else []
+    if found:
+        raise ValueInvalid(
+            f"[{where}] expected none of what needs the graph in this process with cluster.workers = "
+            f"{config.cluster.workers}, got {', '.join(found)}; leave it out, or the cluster"
+        )
+
+
+def over_workers(config: DeploymentConfig, workers: int) -> DeploymentConfig:
+    """The configuration with so many workers; 0: in one process. Raises: ValueInvalid."""
+    if type(workers) is not int or not 0 <= workers <= WORKERS_MAX:
+        raise ValueInvalid(f"[workers] expected 0 to {WORKERS_MAX} workers, got {workers!r}; choose such a number")
+    found = structs.replace(config, cluster=structs.replace(config.cluster, workers=workers))
+    if workers:
+        check_cluster(found, "workers")
+    return found
 
 
 def printed(config: DeploymentConfig) -> str:

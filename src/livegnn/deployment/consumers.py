@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from livegnn.deployment.config import SHADOW_SUFFIX, DeploymentConfig, EngineConfig
+from livegnn.deployment.live import LiveModel, in_process
 from livegnn.deployment.registry import Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.snapshots import EngineEntry, EnginePart
 from livegnn.deployment.temporal import TemporalPart, TemporalUse, made
 from livegnn.deployment.training import TrainingThread
+from livegnn.distributed.cluster.cluster import Cluster
 from livegnn.graph import Graph
 from livegnn.inference import Engine, Readout
 from livegnn.models.model import Model
@@ -36,6 +38,7 @@ class Consumers:
     A shadow that refuses a batch is set aside: the batch stands without it. on_replaced: called with the name of a
     shadow that was set aside, or is back, under the graph's lock.
     configured: engine name -> what the configuration said of its model, when that last counted.
+    graph: that batches are applied to: the given one, or of an engine over workers its own.
     """
 
     def __init__(
@@ -46,12 +49,12 @@ class Consumers:
         stored: Mapping[str, EnginePart],
         temporal: Mapping[str, TemporalPart],
     ) -> None:
-        self.engines: dict[str, Engine] = {}
+        self.engines: dict[str, LiveModel] = {}
         self.shadows: dict[str, Shadow] = {}
         self.configured: dict[str, str] = {}
         self.on_replaced: list[Callable[[str], object]] = []
         self._options = {one.name: one for one in config.engine}
-        self._graph = graph
+        self._cluster, self.graph = config.cluster, graph
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
         self.samplers: dict[str, PreSampler] = {}
@@ -80,7 +83,7 @@ class Consumers:
                 _log.warning("[start] engine %r of the snapshot is not in the configuration, and is left out", name)
         for readout in config.readout:
             vertex_type = readout.vertex_type or None
-            engine = self.engines[readout.engine]
+            engine = in_process("readout", self.engines[readout.engine])
             self.readouts[readout.name] = Readout(engine, readout.kind, vertex_type=vertex_type)
         for sampler in config.sampler:
             options: dict[str, Any] = {"seed": sampler.seed, "edge_data": sampler.edge_data}
@@ -107,12 +110,33 @@ class Consumers:
         else:
             model, self.configured[name] = part.model, part.entry.configured
             self.note_key(model, part.entry.model)
-        self.engines[name] = self._engine(config, name, model, None if part is None else part.scales)
+        scales = None if part is None else part.scales
+        if self._cluster.workers:
+            cluster = self._over_workers(config, name, model, scales)
+            self.engines[name], self.graph = cluster, cluster.graph
+        else:
+            self.engines[name] = self._engine(config, name, model, scales)
+
+    def _over_workers(self, config: EngineConfig, name: str, model: Model, scales: list[list[int]] | None) -> Cluster:
+        options = self._cluster
+        return Cluster(
+            model,
+            self.graph,
+            options.workers,
+            options.address or None,
+            partition=options.partition,
+            newcomers=options.newcomers,
+            threads=config.threads or 1,
+            timeout_s=options.timeout_s,
+            snapshot_batches=options.snapshot_batches,
+            scales=scales,
+            name=name,
+        )
 
     def _engine(self, config: EngineConfig, name: str, model: Model, scales: list[list[int]] | None) -> Engine:
         return Engine(
             model,
-            self._graph,
+            self.graph,
             mode=config.mode,
             state=config.state,
             threads=config.threads or None,
@@ -124,9 +148,9 @@ class Consumers:
     # ---- shadows
 
     def _follow_shadow(self, name: str) -> None:
-        shadow = self.engines[name + SHADOW_SUFFIX]
-        self.shadows[name] = Shadow(self.engines[name], shadow)
-        self._graph.host.excuse(shadow, lambda error: self.set_aside(name + SHADOW_SUFFIX, str(error)))
+        engine, shadow = (in_process("shadow", self.engines[each]) for each in (name, name + SHADOW_SUFFIX))
+        self.shadows[name] = Shadow(engine, shadow)
+        self.graph.host.excuse(shadow, lambda error: self.set_aside(name + SHADOW_SUFFIX, str(error)))
 
     def is_aside(self, name: str) -> bool:
         """Whether this engine is a shadow that was set aside."""
@@ -134,19 +158,19 @@ class Consumers:
 
     def set_aside(self, name: str, reason: str) -> None:
         """Ends a shadow: it has refused a batch, which stands without it. The caller holds the graph's lock."""
-        _log.error("[shadow] %r is set aside from version %d on: %s", name, self._graph.version, reason)
-        self.shadows[name.removesuffix(SHADOW_SUFFIX)].end(f"version {self._graph.version}: {reason}")
+        _log.error("[shadow] %r is set aside from version %d on: %s", name, self.graph.version, reason)
+        self.shadows[name.removesuffix(SHADOW_SUFFIX)].end(f"version {self.graph.version}: {reason}")
         self.engines.pop(name).close()
         self._say_replaced(name)
 
     def revive(self, name: str, model: Model, scales: list[list[int]] | None = None) -> Engine:
         """Begins a shadow anew that was set aside, on the graph as it is. Raises: as Engine."""
         main = name.removesuffix(SHADOW_SUFFIX)
-        with self._graph.host.lock:
-            self.engines[name] = self._engine(self._options[main], name, model, scales)
+        with self.graph.host.lock:
+            self.engines[name] = revived = self._engine(self._options[main], name, model, scales)
             self._follow_shadow(main)
             self._say_replaced(name)
-        return self.engines[name]
+        return revived
 
     def _say_replaced(self, name: str) -> None:
         for each in self.on_replaced:

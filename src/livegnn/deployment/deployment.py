@@ -24,13 +24,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from livegnn.deployment import snapshots
 from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
-from livegnn.deployment.config import FILE_NAME, SHADOW_SUFFIX, DeploymentConfig, checked_config, read_config
+from livegnn.deployment.config import (
+    FILE_NAME,
+    SHADOW_SUFFIX,
+    DeploymentConfig,
+    checked_config,
+    over_workers,
+    read_config,
+)
 from livegnn.deployment.consumers import Consumers
 from livegnn.deployment.events import emit
 from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
+from livegnn.deployment.live import LiveModel, in_process
 from livegnn.deployment.note import Note, decode_note
 from livegnn.deployment.pipes.pipes import Pipes
 from livegnn.deployment.places import KeptPlaces, SourceMove
@@ -40,10 +48,11 @@ from livegnn.deployment.replayed import SwitchedParts, engines_can_wait
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
 from livegnn.deployment.vector_index import VectorIndex
+from livegnn.distributed.cluster.cluster import Cluster
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.graph.saved import CapturedGraph
-from livegnn.inference import Engine, Readout, storage
+from livegnn.inference import Readout, storage
 from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
 from livegnn.models.model import Model
 from livegnn.sampling import PreSampler, SampleServer
@@ -71,6 +80,7 @@ class Deployment:
              data: the folder of log and snapshots; made if it is not there.
              graph: with which the history begins, or a function that makes it; in place of the configuration's.
              once: sources end where nothing is left to read, rather than wait for more.
+             workers: in place of the configuration's cluster.workers.
     Raises:  ValueInvalid, FileMissing for the configuration.
 
     Use it as `with Deployment(...) as deployment`, or call start() and close().
@@ -83,6 +93,7 @@ class Deployment:
         *,
         graph: Graph | Callable[[], Graph] | None = None,
         once: bool = False,
+        workers: int | None = None,
     ) -> None:
         self.folder = Path.cwd()  # of the paths in the configuration
         if isinstance(config, DeploymentConfig):
@@ -93,6 +104,8 @@ class Deployment:
             path = Path(config)
             path = path / FILE_NAME if path.is_dir() else path
             self.config, self.folder = read_config(path), path.parent
+        if workers is not None:
+            self.config = over_workers(self.config, workers)
         self.data = Path(data)
         self.registry = Registry(self.folder / self.config.models, trust_pickle=self.config.trust_pickle)
         self.pipes = Pipes(self.config, self.folder, self.data, once=once)
@@ -160,6 +173,7 @@ class Deployment:
             offset = self.offset
         self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
+        self.graph = self.consumers.graph
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
         self.consumers.on_replaced.append(self.hub.replaced)
         stack.callback(self.hub.close)
@@ -192,7 +206,7 @@ class Deployment:
             self._take_configured()
         self.indexes: dict[str, VectorIndex] = {}
         for one in self.config.index:
-            self.indexes[one.name] = index = VectorIndex(self.engine(one.engine), one)
+            self.indexes[one.name] = index = VectorIndex(in_process("index", self.engine(one.engine)), one)
             stack.callback(index.stop)
 
     def _replayed(self, stored: Mapping[str, snapshots.EnginePart]) -> Mapping[str, snapshots.EnginePart]:
@@ -391,9 +405,14 @@ class Deployment:
     # ---- reading
 
     @property
-    def engines(self) -> Mapping[str, Engine]:
+    def engines(self) -> Mapping[str, LiveModel]:
         """By name; a shadow has its engine's name and ".shadow"."""
         return self.consumers.engines
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The engine, where it is over many workers."""
+        return next((each for each in self.engines.values() if isinstance(each, Cluster)), None)
 
     @property
     def readouts(self) -> Mapping[str, Readout]:
@@ -438,7 +457,7 @@ class Deployment:
         """Calls callback(name), under the graph's lock, after a shadow was set aside, or is back as another engine."""
         self.consumers.on_replaced.append(callback)
 
-    def engine(self, name: str) -> Engine:
+    def engine(self, name: str) -> LiveModel:
         """The engine of that name. Raises: UsageError."""
         if name not in self.consumers.engines:
             known = ", ".join(self.consumers.engines) or "none"
@@ -536,7 +555,7 @@ class Deployment:
 
     def _capture(self) -> snapshots.Captured:
         """The content of a snapshot. Writes stop meanwhile, reads do not."""
-        graph = CapturedGraph(self.graph.host)
+        graph = self.cluster.capture() if self.cluster is not None else CapturedGraph(self.graph.host)
         with self.graph.host.lock, snapshots.Pause() as pause:
             graph.take()
             engines, keys, sources = self.consumers.parts(), self._keys.rows(), self._places.all()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from livegnn.deployment.config_explain import ExplainConfig
+from livegnn.deployment.live import LiveModel, in_process
 from livegnn.errors import LiveGnnError, ModelError, UsageError
 from livegnn.inference import Engine
 from livegnn.inference.explain.contributions import Contributions
@@ -18,7 +19,7 @@ _log = logging.getLogger("livegnn")
 class Explanations:
     """Engine.contributions of every engine; begins to keep messages as the configuration says."""
 
-    def __init__(self, engines: Mapping[str, Engine], config: ExplainConfig) -> None:
+    def __init__(self, engines: Mapping[str, LiveModel], config: ExplainConfig) -> None:
         self._engines, self._config = engines, config
         self._kept: dict[str, tuple[Engine, MessageHistory | None]] = {}  # a shadow that is back is another engine
         if config.record == "always":
@@ -27,14 +28,14 @@ class Explanations:
 
     def of(self, name: str, vertex: Any, **how: Any) -> Contributions:
         """Engine.contributions of an engine. Raises: as that does."""
-        found = self._engines[name]
+        found = in_process("explain", self._engines[name])
         with found.graph.host.lock:
             if self._config.record != "never":
                 self._begin(name)
             return found.contributions(vertex, edges_max=self._config.edges_max, **how)
 
     def _begin(self, name: str) -> None:
-        engine = self._engines[name]
+        engine = in_process("explain", self._engines[name])
         if name in self._kept and self._kept[name][0] is engine:
             return
         try:

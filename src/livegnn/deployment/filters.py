@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from livegnn.deployment.live import LiveModel
 from livegnn.errors import ModelMismatch, UsageError, ValueInvalid
-from livegnn.inference import Engine
 from livegnn.inference.predict import predictions
 from livegnn.models.model import Model
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
@@ -86,7 +86,7 @@ class ChangeFilter:
     min_change: float | None = None
     row_change: bool = False
 
-    def check(self, engine: Engine) -> None:
+    def check(self, engine: LiveModel) -> None:
         """Raises: UsageError for an engine that computes on demand; ValueInvalid, ColumnMissing for what its model
         does not have.
         """

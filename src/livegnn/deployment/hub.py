@@ -18,15 +18,16 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 from livegnn.deployment.config import ChangesConfig
 from livegnn.deployment.filters import ChangedVersion, ChangeFilter
+from livegnn.deployment.live import LiveModel
 from livegnn.deployment.moves import moved_rows
 from livegnn.errors import UsageError
 from livegnn.graph import Graph
 from livegnn.graph.consumers import VertexChange
-from livegnn.inference import Changes, Engine
+from livegnn.inference import Changes
 
 _log = logging.getLogger("livegnn")
 Reason: TypeAlias = Literal["ring", "model", "size", "fault"]  # why versions are not in the ring
@@ -148,7 +149,7 @@ class ChangeRecorder:
     """Records one engine. Its ring is written in the applying thread, under the graph's lock."""
 
     def __init__(
-        self, engine: Engine, reference: Callable[[], str], config: ChangesConfig, added: Callable[[], object]
+        self, engine: LiveModel, reference: Callable[[], str], config: ChangesConfig, added: Callable[[], object]
     ) -> None:
         self.engine, self._reference, self._config, self._added = engine, reference, config, added
         self.ring = VersionRing(config.keep_versions, config.keep_bytes)
@@ -156,7 +157,7 @@ class ChangeRecorder:
         self._lock = threading.Lock()  # of the count alone
         self._followers = 0
         self._left_at = 0.0
-        self._native: Any = None  # the engine's half that keeps what it moves; None while nothing is recorded
+        self._generation: int | None = None  # of the engine that keeps what it moves; None while nothing is recorded
         self._batch: list[VertexChange] = []
         self._handle = engine.on_change(self._follow)
         self.is_closed = False
@@ -169,7 +170,7 @@ class ChangeRecorder:
             self._followers += 1
         try:
             with self._graph.host.lock:
-                if self._native is None:
+                if self._generation is None:
                     self._begin()
         except BaseException:
             self.leave()
@@ -185,7 +186,7 @@ class ChangeRecorder:
     @property
     def is_recording(self) -> bool:
         """Whether batches go to the ring."""
-        return self._native is not None
+        return self._generation is not None
 
     def close(self) -> None:
         """Ends recording."""
@@ -204,21 +205,21 @@ class ChangeRecorder:
 
     def _arm(self) -> None:
         """Asks the engine as it is now for the rows that each batch moves."""
-        self._native = self.engine.native
-        self._native.keep_moves(self._config.keep_bytes // (8 * self.engine.model.output_width))
+        self._generation = self.engine.generation
+        self.engine.keep_moves(self._config.keep_bytes // (8 * self.engine.model.output_width))
 
     def _end(self) -> None:
-        if self._native is not None:
+        if self._generation is not None:
             self._graph.host.drop_guard(self._note)
-            self._native.keep_moves(-1)
-            self._native = None
+            self.engine.keep_moves(-1)
+            self._generation = None
             self.ring.restart(self.ring.head, "ring")
 
     def _note(self, batch: list[VertexChange]) -> None:
         self._batch = batch
 
     def _follow(self, changes: Changes) -> None:
-        if self._native is None:
+        if self._generation is None:
             return
         if not self._followers and time.monotonic() - self._left_at > self._config.idle_s:
             self._end()
@@ -233,7 +234,7 @@ class ChangeRecorder:
 
     def _record(self, changes: Changes, batch: list[VertexChange]) -> None:
         version = changes.version
-        if self._native is not self.engine.native:  # it has another model or other scales
+        if self._generation != self.engine.generation:  # it has another model or other scales
             self.switched()
         elif version != self.ring.head + 1:
             _log.error("[changes] expected version %d next, got %d", self.ring.head + 1, version)
@@ -247,7 +248,7 @@ class ChangeRecorder:
 
     def switched(self) -> None:
         """After a swap or a rescale: every row is another one."""
-        if self._native is not None:
+        if self._generation is not None:
             self._arm()
             self.ring.restart(self.engine.version, "model")
             self._added()
@@ -256,7 +257,9 @@ class ChangeRecorder:
 class Hub:
     """The recorders of a deployment. subscribers, missed: of the service, for its metrics."""
 
-    def __init__(self, engines: Mapping[str, Engine], reference: Callable[[str], str], config: ChangesConfig) -> None:
+    def __init__(
+        self, engines: Mapping[str, LiveModel], reference: Callable[[str], str], config: ChangesConfig
+    ) -> None:
         self.config = config
         self.subscribers = self.missed = 0
         self._listeners: tuple[Callable[[], object], ...] = ()

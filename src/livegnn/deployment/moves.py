@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from livegnn.deployment.filters import MovedRows
+from livegnn.deployment.live import LiveModel
 from livegnn.errors import ModelMismatch
 from livegnn.graph.consumers import VertexChange
-from livegnn.inference import Engine
 from livegnn.inference.hetero import cut, width_of
 from livegnn.types import AnyArray, Int64Array
 
@@ -22,7 +22,7 @@ Moves: TypeAlias = tuple[Int64Array, int, AnyArray, AnyArray, AnyArray]  # as Na
 _Key: TypeAlias = tuple[int, Any]  # code of the type, and id
 
 
-def moved_rows(engine: Engine, moves: Moves, batch: list[VertexChange]) -> Iterator[tuple[str | None, MovedRows]]:
+def moved_rows(engine: LiveModel, moves: Moves, batch: list[VertexChange]) -> Iterator[tuple[str | None, MovedRows]]:
     """Vertex type, None without types, and what moved, of all that moved.
 
     Args:    batch: the vertices that the batch added and removed.
@@ -51,7 +51,9 @@ def moved_rows(engine: Engine, moves: Moves, batch: list[VertexChange]) -> Itera
         yield types[code], part._replace(before=cut(part.before, width), after=cut(part.after, width))
 
 
-def _by_id(engine: Engine, rows: MovedRows, live: int, batch: list[VertexChange]) -> tuple[MovedRows, int, list[_Key]]:
+def _by_id(
+    engine: LiveModel, rows: MovedRows, live: int, batch: list[VertexChange]
+) -> tuple[MovedRows, int, list[_Key]]:
     """Rows of ids in place of rows of slots: the live ones, how many they are, then those of ids that are gone, and
     these ids.
     """
@@ -82,12 +84,12 @@ def _by_id(engine: Engine, rows: MovedRows, live: int, batch: list[VertexChange]
     return found, live, [key for key, _ in left]
 
 
-def _with_unmoved(engine: Engine, rows: MovedRows, live: int, slots: Int64Array) -> tuple[MovedRows, int]:
+def _with_unmoved(engine: LiveModel, rows: MovedRows, live: int, slots: Int64Array) -> tuple[MovedRows, int]:
     """With the rows of slots that went from one id to another and kept the same bits, which is no move of a row."""
     missing = np.setdiff1d(slots, rows.ids)
     if not len(missing):
         return rows, live
-    kept, none = engine.native.read(missing), np.zeros(len(missing), np.bool_)
+    kept, none = engine.rows_at(missing), np.zeros(len(missing), np.bool_)
     more = MovedRows(missing, kept, kept, none, none)
     parts = [(each[:live], extra, each[live:]) for each, extra in zip(rows, more, strict=True)]
     return MovedRows(*map(np.concatenate, parts)), live + len(missing)

@@ -168,6 +168,7 @@ class Engine(Outputs, Switching, Explained):
         self._hot, self._demand = hot, Demand(hot if mode == "hybrid" else 0)
         self._path, self._fanout, self._seed = path, fanout, seed
         self._memory_limit, self._spill_folder = memory_options(memory_limit, spill_folder)
+        self.generation = 0  # swaps and rescales: every row is another one
         self._callbacks = Callbacks()
         self._followers: list[Follower] = []
         self._closed = False
@@ -356,6 +357,7 @@ class Engine(Outputs, Switching, Explained):
         def take() -> None:
             with self.switching:
                 self.native, self.model, self._edge_reader = native, model, reader
+            self.generation += 1
             if reader is None:
                 self._edge_index = None
             for follower in self._followers:
@@ -554,6 +556,18 @@ class Engine(Outputs, Switching, Explained):
         """
         exponents: list[list[int]] = self.native.scale_exponents()
         return exponents
+
+    def keep_moves(self, rows_max: int) -> None:
+        """From now on changes.take_moves() has the rows that a batch moved, until the next swap or rescale.
+
+        rows_max: of one batch; of more None is kept.  -1: no more.
+        """
+        self.native.keep_moves(rows_max)
+
+    def rows_at(self, slots: NDArray[np.int64]) -> Rows:
+        """(k, d) float32 rows of live slots of the graph."""
+        rows: Rows = self.native.read(slots)
+        return rows
 
     def state_bytes(self) -> dict[str, int]:
         """Bytes of state by part: aggregates, messages, stored, contexts, outputs, scratch."""

@@ -104,7 +104,7 @@ def test_a_service_says_what_it_does_and_no_secret(tmp_path, level, monkeypatch,
 
 
 def test_a_failure_that_may_pass_has_its_exit_code(tmp_path, monkeypatch, capsys):
-    def unreachable(*given):
+    def unreachable(*given, **more):
         raise LogUnavailable("[log] expected an answer, got none; start the broker")
 
     (tmp_path / "livegnn.toml").write_text("")

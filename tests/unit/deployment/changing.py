@@ -7,6 +7,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.deployment.filters import ChangeFilter
+from livegnn.distributed.cluster.crew import ThreadCrew
 
 
 class ChangingWorld:
@@ -54,6 +55,13 @@ class ChangingWorld:
     def with_engine(self):
         """Itself, with an engine of its own rather than a deployment's."""
         self.engine = lg.Engine(self.model, self.graph, name="scores")
+        return self
+
+    def with_workers(self, workers):
+        """Itself, with an engine over workers in threads."""
+        self.engine = lg.Cluster(
+            self.model, self.graph, workers, crew=ThreadCrew(workers), partition="hash", name="scores"
+        )
         return self
 
     def name(self, i):

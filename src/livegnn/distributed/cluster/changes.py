@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from livegnn.distributed.cluster.moves import Moves, merged_moves
 from livegnn.distributed.cluster.part import PartChanges
 from livegnn.types import Int64Array
 
@@ -40,8 +41,10 @@ class MergedChanges:
         topology, publish, total = (max(times) for times in zip(*(part.seconds for part in self._parts), strict=True))
         return topology, publish, total
 
-    def take_moves(self) -> None:
-        return None
+    def take_moves(self) -> Moves | None:
+        """What moved on all parts; None where a part has not kept it."""
+        kept = [part.moves for part in self._parts if part.moves is not None]
+        return merged_moves(kept) if len(kept) == len(self._parts) else None
 
 
 def _add_extremes(sums: dict[str, Any], stage: dict[str, Any]) -> None:

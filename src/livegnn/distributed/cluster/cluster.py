@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from livegnn.distributed.cluster.captured import CapturedCluster
 from livegnn.distributed.cluster.changes import MergedChanges
 from livegnn.distributed.cluster.crew import Crew
 from livegnn.distributed.cluster.cut import check_parts, cut
@@ -42,7 +43,7 @@ from livegnn.inference.predict import Rows
 from livegnn.inference.views import Outputs
 from livegnn.models.model import Model
 from livegnn.stored import file_path
-from livegnn.types import AnyArray
+from livegnn.types import Float32Array, Int64Array
 
 _MASK = 2**64 - 1
 
@@ -71,6 +72,8 @@ class Cluster(Outputs, Switching):
 
     _where = "embeddings"
     needs_all_edges = False
+    mode = "eager"
+    is_eager = True
 
     def __init__(
         self,
@@ -110,8 +113,9 @@ class Cluster(Outputs, Switching):
         self._crew.start(cut(graph, parts.of_first(graph.slot_count), workers), scales or [])
 
     def _begin(self, model: Model, shape: GraphShape, directory: Directory, settings: ClusterSettings) -> None:
-        self.model, self._shape, self._directory, self.graph = model, shape, directory, directory.graph
+        self.model, self.shape, self._directory, self.graph = model, shape, directory, directory.graph
         self._settings, self.name = settings, settings.name
+        self.generation = 0  # swaps and rescales: every row is another one
         self._callbacks = Callbacks()
         self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
 
@@ -210,7 +214,7 @@ class Cluster(Outputs, Switching):
         recorded: Switch | None = None,
     ) -> None:
         """As the next version. The workers' models are made before any log has the switch, and go over after that."""
-        host, recipe = self.graph.host, Recipe.of(model, self._shape)
+        host, recipe = self.graph.host, Recipe.of(model, self.shape)
         with host.writing(kind), self._crew.lock:
             chosen = self._crew.prepare_swap(recipe, coarser, scales or [])
             state = self._driver_state(model, empty=1) if self._crew.keeps_notes else None
@@ -224,6 +228,7 @@ class Cluster(Outputs, Switching):
 
     def _take(self, model: Model) -> None:
         self.model, self._answers = model, None
+        self.generation += 1
 
     def repartition(self, partition: Partitioner | VertexParts) -> None:
         """Gives vertices to other workers, who exchange them among themselves: a version that changes no output.
@@ -275,9 +280,9 @@ class Cluster(Outputs, Switching):
         """
         self._crew.refuse_closed("save")
         with self.graph.host.writing("save"):
-            settings = {"strategy": "incremental", "state": "fast", "mode": "eager", "hot": 1000, "path": "auto"}
-            settings |= {"fanout": 10, "seed": 0}
-            storage.save(file_path("save", path), self._whole_graph(), self.model, self.scales, settings)
+            captured = self.capture()
+            captured.take()
+            storage.save(file_path("save", path), captured.to_arrays(), self.model, self.scales, self.settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], workers: int = 2, address: str | None = None, **options: Any) -> Self:
@@ -289,27 +294,20 @@ class Cluster(Outputs, Switching):
             arrays, model, scales, _ = storage.parts(content)
         return cls(model, Graph.from_arrays(arrays), workers, address, scales=scales, **options)
 
+    def capture(self) -> CapturedCluster:
+        """What copies the whole graph as it is, for a snapshot: see CapturedCluster."""
+        return CapturedCluster(self._directory, self._crew, self.shape)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options that save() writes, as Engine has them."""
+        settings: dict[str, Any] = {"strategy": "incremental", "state": "fast", "mode": "eager", "hot": 1000}
+        return settings | {"path": "auto", "fanout": 10, "seed": 0, "name": self.name}
+
     def _driver_state(self, model: Model | None = None, newcomers: Newcomers | None = None, empty: int = 0) -> bytes:
         """What another driver goes on from, at this version, or at one without updates after it."""
         directory, version = self._directory.to_arrays(newcomers), self.version + empty
-        return DriverState(version, empty, directory, model or self.model, self._shape, self._settings).to_bytes()
-
-    def _whole_graph(self) -> dict[str, AnyArray]:
-        """As Graph.to_arrays() of the whole graph. The caller holds the lock."""
-        whole, shares = self.graph.to_arrays(), self._crew.each("own_arrays")
-        features = np.zeros((len(whole["store.live"]), shares[0]["features"].shape[1]), shares[0]["features"].dtype)
-        for share in shares:
-            features[share["slots"]] = share["features"]
-        order = np.argsort(np.concatenate([share["id"] for share in shares]), kind="stable")
-        for name in (name for name in shares[0] if name not in ("slots", "features", "vertex_type")):
-            whole[f"store.{name}"] = np.ascontiguousarray(np.concatenate([share[name] for share in shares])[order])
-        whole["store.features"] = features
-        whole["store.counters"] = np.array([self.version, self._directory.next_edge_id], np.int64)
-        whole["option.feature_width"] = np.array(features.shape[1], np.int64)
-        if "types.widths" in whole:
-            widths = [self._shape.feature_widths[name] for name in self._shape.vertex_types or ()]
-            whole["types.widths"] = np.array(widths, np.int64)
-        return whole
+        return DriverState(version, empty, directory, model or self.model, self.shape, self._settings).to_bytes()
 
     # ---- reading and audits
 
@@ -343,10 +341,37 @@ class Cluster(Outputs, Switching):
         found: list[list[int]] = self._crew.ask(0, "scales")
         return found
 
+    def keep_moves(self, rows_max: int) -> None:
+        """From now on changes.take_moves() has the rows that a batch moved, as of an Engine that is asked for them.
+
+        rows_max: of a batch on one worker; of more None is kept.  -1: no more.
+        """
+        self._crew.keep_moves(rows_max)
+
+    def rows_at(self, slots: Int64Array) -> Float32Array:
+        """(k, d) float32 rows of live slots of the graph."""
+        return rows_of("read_rows", slots, self._directory.parts_of(slots), self.workers, self._crew.all)
+
+    def state_bytes(self) -> dict[str, int]:
+        """Bytes on all workers by part, as of an Engine, and of their graphs."""
+        self._crew.refuse_closed("state_bytes")
+        sizes: list[dict[str, int]] = self._crew.each("sizes")
+        return {name: sum(each[name] for each in sizes) for name in sizes[0]}
+
+    @property
+    def edge_count(self) -> int:
+        """Edges of the whole graph. The workers count them: a pass over all."""
+        self._crew.refuse_closed("edge_count")
+        return sum(self._crew.each("edge_count"))
+
     def report(self) -> list[dict[str, Any]]:
         """By worker: vertices, ghosts, edges; rounds, bytes and rows sent since its part was made; its process id."""
         self._crew.refuse_closed("report")
         return self._crew.each("facts")
+
+    def refuse_closed(self, where: str) -> None:
+        """Raises: UsageError once it is closed."""
+        self._crew.refuse_closed(where)
 
     def close(self) -> None:
         """Ends the workers. A second call does nothing."""
@@ -373,8 +398,8 @@ class Cluster(Outputs, Switching):
     def _read(self, *parts: over_types.Part) -> Rows:
         with self.graph.host.lock:  # ids, owners and rows of one version
             slots = over_types.slots_of(self.graph.host.ids, "embeddings", parts)
-            refuse_unknown("embeddings", self.graph.host.store.live(), slots)
-            return rows_of("read_rows", slots, self._directory.parts_of(slots), self.workers, self._crew.all)
+            refuse_unknown(self.graph.host.store.live(), slots)
+            return self.rows_at(slots)
 
     def _edge_rows(self, edges: object) -> NoReturn:
         raise UsageError(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from livegnn import _native
 from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays
+from livegnn.distributed.cluster.moves import Moves, own_moves
 from livegnn.distributed.partition import PartitionReport, VertexParts
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import LiveGnnError, PartRefused, UpdateError, WorkerUnavailable
@@ -30,12 +31,13 @@ _OF_VERTICES = (_native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVer
 
 class PartChanges(NamedTuple):
     """What a batch made of the part's own vertices. slots: of the whole graph, (k,) int64 ascending. stages, seconds:
-    as livegnn.inference.changes has them.
+    as livegnn.inference.changes has them.  moves: None where the engine was not asked for them, or they are too many.
     """
 
     slots: Int64Array
     stages: list[dict[str, Any]]
     seconds: tuple[float, float, float]
+    moves: Moves | None = None
 
 
 class NewOwners(NamedTuple):
@@ -145,7 +147,10 @@ class PartEngine:
 
     def _changes(self, changes: Any) -> PartChanges:
         slots: Int64Array = _native.own_changed(self.halo, changes)
-        return PartChanges(slots, changes.stages(), changes.seconds())
+        moves = changes.take_moves()
+        if moves is not None:
+            moves = own_moves(moves, self.halo.own_names(moves[0]))
+        return PartChanges(slots, changes.stages(), changes.seconds(), moves)
 
     def _own_globals(self, slots: Int64Array) -> Int64Array:
         found: Int64Array = self.halo.own(slots)

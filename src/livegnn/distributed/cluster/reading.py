@@ -23,9 +23,16 @@ def rows_of(
     return rows
 
 
-def refuse_unknown(where: str, live: AnyArray, slots: Int64Array) -> None:
+def refuse_unknown(live: AnyArray, slots: Int64Array) -> None:
+    """Raises: VertexUnknown, as an engine."""
     known = (slots >= 0) & (slots < len(live))
     known[known] = live[slots[known]] != 0
     if not known.all():
         slot = int(slots[np.argmin(known)])
-        raise VertexUnknown(f"[{where}] expected a live vertex, got {slot}; add the vertex first", vertex=slot)
+        raise VertexUnknown(
+            where="read",
+            expected=f"ids of live vertices below {len(live)}",
+            got=str(slot),
+            advice="add the vertex first",
+            vertex=slot,
+        )

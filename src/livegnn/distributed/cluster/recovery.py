@@ -52,6 +52,7 @@ class RecoveringCrew:
         self._held: GivenBatch | None = None
         self._state_now, self.keeps_notes = driver_state, driver_state is not None
         self._driver_state: bytes | None = None  # at the snapshot
+        self._moves_max = -1
 
     def start(self, pieces: Sequence[PartArrays], scales: list[list[int]]) -> None:
         """Gives each worker its part. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
@@ -128,6 +129,12 @@ class RecoveringCrew:
         """Goes back on all workers."""
         if not self.closed:
             self.each("close_what_if")
+
+    def keep_moves(self, rows_max: int) -> None:
+        """From now on changes have the rows that a batch moved; as of PartWorker."""
+        with self.lock:
+            self._moves_max = rows_max
+            self.each("keep_moves", rows_max)
 
     # ---- batches
 
@@ -337,7 +344,7 @@ class RecoveringCrew:
                 "their snapshots; the others were ended: load what was saved last"
             )
         if -1 in versions:
-            start_again = (self._recipe, self._driver_state)
+            start_again = (self._recipe, self._moves_max, self._driver_state)
             calls: list[Call] = [
                 ("start_again", snapshot, *start_again) if version < 0 else ("repeat_start", self._snapshot_version)
                 for version, snapshot in zip(versions, self._snapshots, strict=True)

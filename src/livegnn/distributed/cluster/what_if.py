@@ -88,7 +88,7 @@ class ClusterWhatIf(Outputs):
     def _read(self, *parts: over_types.Part) -> Rows:
         self._of()
         slots = over_types.slots_of(self._ids, "what_if", parts)
-        refuse_unknown("what_if", self._live, slots)
+        refuse_unknown(self._live, slots)
         owners = self._directory.parts_of(slots, self._owners)
         return rows_of("read_staged", slots, owners, self._crew.size, self._call)
 

@@ -139,6 +139,7 @@ class PartWorker:
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
         self._driver_states: dict[int, bytes] = {}  # likewise
+        self._moves_max = -1  # rows that a batch may move and the engine keeps; -1: none are kept
         self._holding: _Holding | None = None
         self._view: Any = None
         self._next: _Next | None = None
@@ -168,14 +169,19 @@ class PartWorker:
         """Runs the model on the part. scales: none are chosen where some are given."""
         given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
         self._part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
+        self._part.native.keep_moves(self._moves_max)
         self.version = version
         self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
         self._driver_states.clear()
 
-    def start_again(self, snapshot: PartSnapshot, recipe: Recipe, driver: bytes | None = None) -> None:
-        """The same from a snapshot, while the others repeat_start(). driver: its state at the snapshot."""
+    def start_again(self, snapshot: PartSnapshot, recipe: Recipe, moves_max: int, driver: bytes | None = None) -> None:
+        """The same from a snapshot, while the others repeat_start().
+
+        Args:    moves_max: as of keep_moves().  driver: its state at the snapshot.
+        """
+        self._moves_max = moves_max
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
         self._keep(snapshot.version, snapshot.parcels, driver)
@@ -265,6 +271,9 @@ class PartWorker:
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
+        if version - 1 in self._done:  # its answer is not asked for again
+            before = self._done[version - 1]
+            self._done[version - 1] = before._replace(changes=before.changes._replace(moves=None))
         return changes
 
     def repeat(self, version: int) -> PartChanges:
@@ -311,6 +320,7 @@ class PartWorker:
         if self.version < version:
             part, native = self._prepared()
             part.native = native
+            native.keep_moves(self._moves_max)
             self._part, self._next, self.version = part, None, version
 
     def _prepared(self) -> _Next:
@@ -335,6 +345,11 @@ class PartWorker:
             self.part.close_what_if(view)
 
     # ---- reads
+
+    def keep_moves(self, rows_max: int) -> None:
+        """From now on changes have the rows that a batch moved, where they are at most so many; -1: no more."""
+        self._moves_max = rows_max
+        self.part.native.keep_moves(rows_max)
 
     def ready(self) -> int:
         """The version. A batch that is held goes back."""
@@ -386,6 +401,15 @@ class PartWorker:
         counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count)}
         counts |= {"version": self.version, "process": os.getpid()}
         return counts
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the part's graph, and of the engine's state by part."""
+        found = {name: int(size) for name, size in self.part.native.bytes().items()}
+        return found | {"graph": sum(int(size) for size in self.part.store.memory().values())}
+
+    def edge_count(self) -> int:
+        """This part's share of the whole graph's edges."""
+        return int(self.part.halo.edge_count(self.part.store))
 
 
 def refusal_of(answers: Sequence[PartChanges | PartRefusal]) -> LiveGnnError | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from livegnn.deployment import Deployment
+from livegnn.deployment.live import LiveModel
 from livegnn.errors import UsageError
 from livegnn.inference import Engine
 from livegnn.sampling import SampleServer
@@ -66,7 +67,7 @@ class ServiceContext:
         finally:
             self.writes -= 1
 
-    def engine(self, name: str | None) -> tuple[str, Engine]:
+    def engine(self, name: str | None) -> tuple[str, LiveModel]:
         """The engine that a request names, or the only one. Raises: UsageError."""
         engines = self.deployment.engines
         if name is None:
@@ -99,20 +100,21 @@ class ServiceContext:
     async def read(self, body: EngineBody, count: int, work: Callable[[Any], Result]) -> ReadResult[Result]:
         """What `work` reads of an engine, or of its snapshot, all of one version.
 
-        Small reads of an eager engine are done here, others in a thread. An engine on demand computes what is asked
-        for, so it is read under the lock in place of a snapshot, which would compute everything.
+        Small reads of an eager engine are done here, others in a thread. Under the lock in place of a snapshot are read
+        an engine on demand, which computes what is asked for, and one over workers, which has none.
         """
         await self.reached(body.at_least, body.timeout_ms)
         name, engine = self.engine(body.engine)
 
         def read() -> ReadResult[Result]:
-            if engine.is_eager:
+            if isinstance(engine, Engine) and engine.is_eager:
                 with engine.snapshot() as view:
                     return ReadResult(work(view), view.version, name, self.deployment.key_of(view.model))
             with engine.graph.host.lock:
                 return ReadResult(work(engine), engine.version, name, self.deployment.key_of(engine.model))
 
-        return read() if engine.is_eager and count <= _READ_AT_ONCE else await self.aside(read)
+        at_once = isinstance(engine, Engine) and engine.is_eager
+        return read() if at_once and count <= _READ_AT_ONCE else await self.aside(read)
 
     def checked(self, ids: list[Any], most: int | None = None) -> list[Any]:
         """Ids of one kind, not too many. Raises: Refused."""

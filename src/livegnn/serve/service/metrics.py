@@ -12,6 +12,7 @@ from livegnn.serve.metrics import Facts, Metrics
 from livegnn.serve.service.pipe_metrics import PIPE_METRICS, pipe_facts
 from livegnn.serve.service.process_metrics import PROCESS_METRICS, process_facts
 from livegnn.serve.service.windows import ActivityWindows
+from livegnn.serve.service.worker_metrics import WORKER_METRICS, worker_facts
 from livegnn.serve.traffic import Traffic
 
 
@@ -41,6 +42,7 @@ class DeploymentMetrics(Metrics):
         "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
         "livegnn_shadow_set_aside": ("gauge", "1 where the shadow refused a batch and follows no more, by engine."),
         "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
+        **WORKER_METRICS,
         **PIPE_METRICS,
         **PROCESS_METRICS,
     }
@@ -85,6 +87,7 @@ class DeploymentMetrics(Metrics):
                 (f'{{engine="{name}"}}', int(bool(one.refusal))) for name, one in sorted(deployment.shadows.items())
             ],
             "livegnn_bytes": [(f'{{part="{part}"}}', size) for part, size in memory_by_part(deployment).items()],
+            **worker_facts(deployment),
             **pipe_facts(deployment),
             **process_facts(deployment),
         }

@@ -11,6 +11,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from livegnn.deployment import Deployment, topk
+from livegnn.deployment.live import in_process
 from livegnn.errors import UsageError
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.service.bodies import EngineBody, Ids, RequestBody, Timeout, Version
@@ -81,7 +82,8 @@ async def top_k(data: JSONBody[TopKBody], context: NamedDependency[ServiceContex
     await context.reached(data.at_least, data.timeout_ms)
     if data.index is not None:
         return await context.aside(lambda: _by_index(data, data.index or "", context.deployment))
-    name, engine = context.engine(data.engine)
+    name, live = context.engine(data.engine)
+    engine = in_process("topk", live)
 
     def work() -> TopKAnswer:
         found = topk.best(

@@ -7,7 +7,6 @@ import time
 from msgspec import Struct
 
 from livegnn.deployment import Deployment
-from livegnn.graph import Graph
 from livegnn.models.model import Model
 from livegnn.serve.service.metrics import memory_by_part, snapshot_age_s
 from livegnn.serve.service.windows import ActivityWindows, quantiles_ms
@@ -137,6 +136,7 @@ class StatsDesk:
     def __init__(self, deployment: Deployment, windows: ActivityWindows) -> None:
         self._deployment, self.windows = deployment, windows
         self._sizes: dict[str, int] = {}
+        self._edges = 0  # of a graph over workers, as old as the sizes
         self._sizes_at = self._most_at = -_SIZES_S
         self._most: dict[str, list[MovedStats] | None] = dict.fromkeys(_served(deployment))
         self._snapshot = (-1, 0.0)
@@ -156,6 +156,8 @@ class StatsDesk:
         if now - self._sizes_at > _SIZES_S:
             self._sizes_at = now
             self._sizes = memory_by_part(self._deployment)
+            if self._deployment.cluster is not None:
+                self._edges = self._deployment.cluster.edge_count
 
     def answer(self, after: int, traffic: Traffic) -> StatsAnswer:
         """All numbers. after: the number of the newest tick that the caller has."""
@@ -182,7 +184,7 @@ class StatsDesk:
             snapshot=SnapshotStats(
                 deployment.snapshot_version, snapshot_age_s(deployment), max(0, version - deployment.snapshot_version)
             ),
-            graph=_graph(deployment.graph),
+            graph=_graph(deployment, self._edges),
             engines=[self._engine(name) for name in _served(deployment)],
             memory=self._sizes,
             connections=traffic.connections,
@@ -225,11 +227,13 @@ def _width(model: Model) -> int:
     return model.output_width
 
 
-def _graph(graph: Graph) -> GraphStats:
+def _graph(deployment: Deployment, edges: int) -> GraphStats:
+    """edges: that the workers have counted, where the graph is over workers."""
+    graph, cluster = deployment.graph, deployment.cluster
     return GraphStats(
         vertices=graph.vertex_count,
-        edges=graph.edge_count,
-        feature_width=graph.feature_width,
+        edges=graph.edge_count if cluster is None else edges,
+        feature_width=graph.feature_width if cluster is None else cluster.shape.feature_width,
         ids="text" if graph.host.ids.text else "integer",
         undirected=graph.undirected,
         has_weight=graph.has_weight,
