@@ -110,6 +110,37 @@ def test_that_a_worker_lost_with_its_driver_is_said(address, name):
         lg.Cluster.attach(name)
 
 
+def test_that_driver_and_workers_are_killed_together(address, name, tmp_path):
+    engine, mirror, rng = made(5)
+    driver = DriverProcess(address)
+    driver.make(engine, 2, detached=name, partition="hash", snapshots=str(tmp_path), snapshot_batches=1)
+    for _ in range(3):
+        updates = named_streams.random_batch(rng, mirror, 20)
+        engine.apply(updates)
+        driver.ask("apply", updates)
+    victims = driver.ask("processes")
+    updates = named_streams.random_batch(rng, mirror, 20)
+    driver.send("apply", updates)
+    os.kill(victims[0], signal.SIGKILL)
+    driver.kill()
+    cluster = lg.Cluster.attach(name)
+    assert cluster.version in (3, 4)
+    if cluster.version == 3:
+        cluster.apply(updates)
+    engine.apply(updates)
+    assert cluster.state_digest() == engine.state_digest()
+    for facts in cluster.report():
+        os.kill(facts["process"], signal.SIGKILL)
+    cluster.close()
+    with lg.Cluster.restore(tmp_path, detached=name) as restored:
+        assert restored.version == cluster.version
+        assert restored.state_digest() == engine.state_digest()
+        updates = named_streams.random_batch(rng, mirror, 20)
+        for each in (engine, restored):
+            each.apply(updates)
+        assert restored.state_digest() == engine.state_digest()
+
+
 def test_names_that_are_refused(name):
     engine, _, _ = made(4)
     for bad in ("", "a b", "x" * 65, 3):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import tempfile
 import threading
 import time
 from typing import Any
@@ -93,7 +94,7 @@ def run(step: Step) -> None:
 class Killed:
     """A cluster on Ray whose driver is a process of its own, and an engine with the same batches."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, folder: str) -> None:
         self.rng, weighted = rng, bool(rng.integers(2))
         ray = connect("soak")
         self._address, self._name = ray.get_runtime_context().gcs_address, f"soak-{os.getpid()}"
@@ -105,7 +106,8 @@ class Killed:
         self.engine, self.batches = lg.Engine(model, graph, threads=1), 0
         self._driver, self._following = DriverProcess(self._address), DriverProcess(self._address)
         partition, newcomers = (str(rng.choice(PARTITIONS)) for _ in range(2))
-        options = {"partition": partition, "newcomers": newcomers, "snapshot_batches": int(rng.integers(1, 6))}
+        options: dict[str, Any] = {"partition": partition, "newcomers": newcomers, "snapshots": folder}
+        options["snapshot_batches"] = int(rng.integers(1, 6))
         self._driver.make(self.engine, 3, detached=self._name, timeout_s=TIMEOUT_S, **options)
 
     def lose_worker(self, number: int) -> None:
@@ -118,13 +120,16 @@ class Killed:
         timer.join()
         self.apply()
 
-    def lose_driver(self) -> None:
-        """SIGKILL in a batch; the next one attaches."""
+    def lose_driver(self, workers: int) -> None:
+        """SIGKILL in a batch, to so many workers, too; the next one attaches."""
+        victims = self.rng.choice(self._driver.ask("processes"), workers, replace=False).tolist()
         for _ in range(int(self.rng.integers(4))):
             self.apply()
         updates, taken = self._batch()
         self._driver.send("apply", updates)
         time.sleep(float(self.rng.random() * 0.03))
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
         acknowledged = self._driver.kill()
         self._driver, self._following = self._following, DriverProcess(self._address)
         version, _ = self._driver.ask("attach", self._name)
@@ -173,18 +178,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng, begun = np.random.default_rng(options.seed), time.monotonic()
-    killed = Killed(rng)
-    for loss in range(options.kills):
-        if loss % 2:
-            what = "driver"
-            killed.lose_driver()
-        else:
-            paused = loss % PAUSED == PAUSED - 2
-            what = "worker, paused" if paused else "worker"
-            killed.lose_worker(signal.SIGSTOP if paused else signal.SIGKILL)
-        print(f"{loss + 1} of {options.kills} ({what}): version {killed.engine.graph.version}", flush=True)
-    killed.close()
-    print(f"{options.kills} losses, every second a driver; {killed.batches} batches, each as one engine has it")
+    with tempfile.TemporaryDirectory() as folder:
+        killed = Killed(rng, folder)
+        for loss in range(options.kills):
+            if loss % 2:
+                workers = loss // 2 % 3
+                what = f"driver and {workers} workers"
+                killed.lose_driver(workers)
+            else:
+                paused = loss % PAUSED == PAUSED - 2
+                what = "worker, paused" if paused else "worker"
+                killed.lose_worker(signal.SIGSTOP if paused else signal.SIGKILL)
+            print(f"{loss + 1} of {options.kills} ({what}): version {killed.engine.graph.version}", flush=True)
+        killed.close()
+    print(f"{options.kills} losses, every second of a driver; {killed.batches} batches, each as one engine has it")
     print(f"seed {options.seed}, {time.monotonic() - begun:.0f} s, no failure")
 
 

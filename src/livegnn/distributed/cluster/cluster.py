@@ -16,13 +16,14 @@ from livegnn.distributed.cluster.cut import check_parts, cut
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.driver_state import ClusterSettings, DriverState, notes_of
 from livegnn.distributed.cluster.moving import Repartition, parts_from
-from livegnn.distributed.cluster.notes import record_of
+from livegnn.distributed.cluster.notes import DriverNotes, record_of
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.shuffle import NewCut
+from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
 from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.exchange import checked_group
@@ -60,6 +61,7 @@ class Cluster(Outputs, Switching):
              VertexParts.  newcomers: "ldg", "fennel" or "hash", for vertices that come later.
              threads: of each worker.  timeout_s: after which a worker that does not answer is started again.
              snapshot_batches: after so many batches every worker takes a snapshot to start again from.
+             snapshots: a folder for them that all hosts see; by default they lie in Ray's memory.
              detached: a name under which the workers outlive this process, for attach(); in a Ray that does so, too.
              crew: what hosts the workers, by default a RayCrew.  scales, name: as of Engine.
     Raises:  as Engine; UsageError for other numbers and for workers' names that are taken; DataMissing without Ray,
@@ -87,6 +89,7 @@ class Cluster(Outputs, Switching):
         threads: int = 1,
         timeout_s: float = 60.0,
         snapshot_batches: int = 1000,
+        snapshots: str | os.PathLike[str] | None = None,
         detached: str | None = None,
         crew: Crew | None = None,
         scales: list[list[int]] | None = None,
@@ -108,8 +111,13 @@ class Cluster(Outputs, Switching):
         recipe = Recipe.of(model, shape)
         parts = parts_for("Cluster", graph, workers, partition)
         directory = Directory(graph, Newcomers.of(graph, parts, rule=newcomers))
-        self._begin(model, shape, directory, ClusterSettings(snapshot_batches, name))
-        self._serve(crew or RayCrew(workers, threads, timeout_s, address, detached), recipe, detached is not None)
+        folder = None if snapshots is None else SnapshotFolder(snapshots)
+        if folder is not None:
+            folder.refuse_used()
+        settings = ClusterSettings(snapshot_batches, name, None if folder is None else str(folder.path))
+        self._begin(model, shape, directory, settings)
+        crew = crew or RayCrew(workers, threads, timeout_s, address, detached)
+        self._serve(crew, recipe, detached is not None, folder)
         self._crew.start(cut(graph, parts.of_first(graph.slot_count), workers), scales or [])
 
     def _begin(self, model: Model, shape: GraphShape, directory: Directory, settings: ClusterSettings) -> None:
@@ -119,9 +127,9 @@ class Cluster(Outputs, Switching):
         self._callbacks = Callbacks()
         self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
 
-    def _serve(self, crew: Crew, recipe: Recipe, detached: bool) -> None:
-        self.workers, state_now = crew.size, self._driver_state if detached else None
-        self._crew = RecoveringCrew(crew, recipe, self.version, self._settings.snapshot_batches, state_now)
+    def _serve(self, crew: Crew, recipe: Recipe, detached: bool, folder: SnapshotFolder | None) -> None:
+        self.workers, batches = crew.size, self._settings.snapshot_batches
+        self._crew = RecoveringCrew(crew, recipe, self.version, batches, self._driver_state, detached, folder)
         self._directory.serve(self)
         self.graph.host.attach(self)
 
@@ -137,16 +145,51 @@ class Cluster(Outputs, Switching):
 
         Args:    address: of the Ray cluster.  timeout_s: as of Cluster; by default as it was.  crew: for a cluster that
                  is not on Ray, its workers.
-        Raises:  UsageError without such workers; WorkerUnavailable where one was lost together with the driver.
+        Raises:  UsageError without such workers; WorkerUnavailable where one was lost together with the driver, and
+                 snapshots= names no folder; StoredStateInvalid naming a file there that is damaged.
         """
         crew = crew or RayCrew.attach(detached, address, timeout_s)
-        notes = notes_of(crew, detached)
-        state, cluster = DriverState.from_bytes(notes.state), cls.__new__(cls)
+        notes, state, folder, snapshots = notes_of(crew, detached)
+        cluster = cls.__new__(cls)
         cluster._begin(state.model, state.shape, state.made_directory(), state.settings)
         for batch in notes.batches:
             cluster._directory.replay(batch.updates())
-        cluster._serve(crew, state.recipe, True)
-        cluster._crew.resume(notes)
+        cluster._serve(crew, state.recipe, True, folder)
+        cluster._crew.resume(notes, snapshots)
+        return cluster
+
+    @classmethod
+    def restore(
+        cls,
+        snapshots: str | os.PathLike[str],
+        address: str | None = None,
+        *,
+        threads: int = 1,
+        timeout_s: float = 60.0,
+        detached: str | None = None,
+        crew: Crew | None = None,
+    ) -> Self:
+        """The cluster whose snapshots lie in that folder, none of whose workers lives: as it was at the newest one.
+
+        Batches after that are gone, but for those that a log has: attach it, and call catch_up(). A driver of these
+        snapshots that lives after all is refused at its next one.
+
+        Args:    the others as of Cluster.
+        Raises:  FileMissing without a snapshot; StoredStateInvalid naming a file that is damaged; as Cluster.
+        """
+        folder = SnapshotFolder(snapshots)
+        found = folder.claim()
+        state = DriverState.from_arrays(dict(found.state))
+        cluster, workers = cls.__new__(cls), len(found.parts)
+        settings = state.settings._replace(snapshots=str(folder.path))
+        cluster._begin(state.model, state.shape, state.made_directory(), settings)
+        crew = crew or RayCrew(workers, threads, timeout_s, address, detached)
+        cluster._serve(crew, state.recipe, detached is not None, folder)
+        try:
+            cluster._crew.resume(DriverNotes(found.version, state.to_bytes(), []), found.parts)
+        except BaseException:
+            cluster.close()
+            raise
         return cluster
 
     # ---- writing
@@ -217,7 +260,7 @@ class Cluster(Outputs, Switching):
         host, recipe = self.graph.host, Recipe.of(model, self.shape)
         with host.writing(kind), self._crew.lock:
             chosen = self._crew.prepare_swap(recipe, coarser, scales or [])
-            state = self._driver_state(model, empty=1) if self._crew.keeps_notes else None
+            state = self._driver_state(model, empty=1) if self._crew.state_wanted else None
             last = _LastSwitch(self._crew, recipe, chosen, state)
             host.add_recorder(last)
             try:
@@ -250,7 +293,7 @@ class Cluster(Outputs, Switching):
             options = self._crew.ask(0, "store_options")
             new = NewCut(self.workers, to, held, options, self.version + 1, directory.next_edge_id)
             newcomers = directory.newcomers.continued(after, self.graph.host.store.live().astype(np.bool_))
-            state = self._driver_state(newcomers=newcomers, empty=1) if self._crew.keeps_notes else None
+            state = self._driver_state(newcomers=newcomers, empty=1) if self._crew.state_wanted else None
             directory.serve(Repartition(self._crew, new, state, lambda: self._moved(newcomers)))
             try:
                 host.apply(Updates(), self)

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from livegnn.distributed.cluster.crew import Crew
+from livegnn.distributed.cluster.crew import Call, Crew
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.notes import DriverNotes
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
+from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StoredPart
 from livegnn.errors import StoredStateInvalid, UsageError
 from livegnn.graph.updates import Updates
 from livegnn.models.model import Model
@@ -32,6 +33,7 @@ class ClusterSettings(NamedTuple):
 
     snapshot_batches: int
     name: str
+    snapshots: str | None
 
 
 @dataclass(frozen=True)
@@ -104,21 +106,40 @@ class DriverState:
         )
 
 
-def notes_of(crew: Crew, name: str) -> DriverNotes:
-    """What the workers know of the driver before. A batch that any worker has made its own is among the batches: all
-    had agreed to it.
+def notes_of(crew: Crew, detached: str) -> tuple[DriverNotes, DriverState, SnapshotFolder | None, list[StoredPart]]:
+    """What the workers know of the driver before; the folder of snapshots, and those of the notes' version.
 
-    Raises:  UsageError where they know nothing; then they have ended.  WorkerUnavailable.
+    A batch that any worker has made its own is among the batches: all had agreed to it.
+
+    Raises:  UsageError where they know nothing; then they have ended.  WorkerUnavailable; as SnapshotFolder.claim().
     """
     versions = crew.reform()
     newest = max(range(crew.size), key=versions.__getitem__)
-    notes: DriverNotes | None = crew.call([("notes",) if i == newest else ("ready",) for i in range(crew.size)])[newest]
+    notes = _ask(crew, newest, ("notes",))
     if notes is None:
         crew.close()
         raise UsageError(
-            f"[attach] expected workers of cluster {name!r} that have begun, got none whose driver lived until then; "
+            f"[attach] expected workers named {detached!r} that have begun, got none whose driver lived until then; "
             "they were ended: make the cluster anew"
         )
+    state = DriverState.from_bytes(notes.state)
+    if state.settings.snapshots is None:
+        return notes, state, None, []
+    folder = SnapshotFolder(state.settings.snapshots)
+    found = folder.claim()
+    if found.version != notes.version:
+        notes = _ask(crew, newest, ("notes", found.version))
+        if notes is None:
+            raise UsageError(
+                f"[attach] expected snapshots of these workers in {folder.path}, got those of version {found.version} "
+                "of another cluster; bring theirs back"
+            )
+        state = DriverState.from_bytes(notes.state)
+    return notes, state, folder, found.parts
+
+
+def _ask(crew: Crew, worker: int, call: Call) -> DriverNotes | None:
+    notes: DriverNotes | None = crew.call([call if i == worker else ("ready",) for i in range(crew.size)])[worker]
     return notes
 
 

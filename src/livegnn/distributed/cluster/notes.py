@@ -1,4 +1,5 @@
-"""What the workers of a named cluster keep for a driver that may follow.
+"""What goes between drivers and workers to start again from: snapshots, and what detached workers keep for a driver
+that may follow.
 
 With each snapshot every worker is given the state of the driver (driver_state.py), and with each batch since the batch
 itself. So any worker that is there can say all that the driver knew.
@@ -7,11 +8,24 @@ itself. So any worker that is there can say all that the driver knew.
 from __future__ import annotations
 
 import pickle
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
 from livegnn.graph.consumers import Recorded, Switch
 from livegnn.graph.updates import Updates
+from livegnn.types import AnyArray
+
+Rounds: TypeAlias = list[list[bytes]]
+
+
+class PartSnapshot(NamedTuple):
+    """All that a worker starts again from. parcels: what it sends while another one starts from the same version."""
+
+    version: int
+    arrays: dict[str, AnyArray]
+    memory: dict[str, AnyArray]
+    scales: list[list[int]]
+    parcels: Rounds
 
 
 class GivenBatch(NamedTuple):

@@ -19,8 +19,9 @@ from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.shuffle import NewCut
+from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.worker import PartRefusal
-from livegnn.errors import InvariantBroken, UsageError, WorkerUnavailable
+from livegnn.errors import InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
 
 _ATTEMPTS = 5  # at one batch, while workers are lost
 _log = logging.getLogger("livegnn")
@@ -32,7 +33,8 @@ class RecoveringCrew:
     lock: one call to the workers at a time; who holds the graph's lock, too, took that one first.
 
     Args:    snapshot_batches: after so many batches every worker takes a snapshot to start again from.
-             driver_state: for a driver that may follow, which finds it at the workers; None where none may.
+             driver_state: for a driver that may follow, which finds it in the folder, and at detached workers.
+             keeps_notes: whether the workers are such.  folder: for snapshots, in place of the crew's own memory.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class RecoveringCrew:
         recipe: Recipe,
         version: int,
         snapshot_batches: int,
-        driver_state: Callable[[], bytes] | None = None,
+        driver_state: Callable[[], bytes],
+        keeps_notes: bool = False,
+        folder: SnapshotFolder | None = None,
     ) -> None:
         self.size, self.version, self.closed, self.lock = crew.size, version, False, threading.RLock()
         self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
@@ -50,7 +54,7 @@ class RecoveringCrew:
         self._snapshot_version = version
         self._in_doubt = False  # some workers may have made a batch their own that was given up, or not one that stands
         self._held: GivenBatch | None = None
-        self._state_now, self.keeps_notes = driver_state, driver_state is not None
+        self._state_now, self.keeps_notes, self._folder = driver_state, keeps_notes, folder
         self._driver_state: bytes | None = None  # at the snapshot
         self._moves_max = -1
 
@@ -63,13 +67,20 @@ class RecoveringCrew:
             self.close()
             raise
 
-    def resume(self, notes: DriverNotes) -> None:
+    @property
+    def state_wanted(self) -> bool:
+        """Whether a driver may follow."""
+        return self.keeps_notes or self._folder is not None
+
+    def resume(self, notes: DriverNotes, snapshots: Sequence[Any] = ()) -> None:
         """Goes on from where a driver before was, as its workers have noted it; a new snapshot is taken.
 
-        Raises:  WorkerUnavailable where a worker was lost, too: its snapshot was the driver's. Then all have ended.
+        Args:    snapshots: of the notes' version, where they lie in a folder.
+        Raises:  WorkerUnavailable where a worker was lost, too, and without a folder: its snapshot was the driver's.
+                 Then all have ended.  StoredStateInvalid naming a file that is damaged.
         """
         with self.lock:
-            self._batches = {batch.version: batch for batch in notes.batches}
+            self._batches, self._snapshots = {batch.version: batch for batch in notes.batches}, list(snapshots)
             self._snapshot_version, self._driver_state = notes.version, notes.state
             self._recover(None)
             self._crew.call([("close_what_if",)] * self.size)
@@ -265,6 +276,8 @@ class RecoveringCrew:
             try:
                 self.each("commit_swap", version)
                 self.each("forget_before", version)
+                if self._folder is not None:
+                    self._folder.remove_old()
             except WorkerUnavailable:  # the swap stands: its snapshots are there
                 self._in_doubt = True
 
@@ -276,8 +289,8 @@ class RecoveringCrew:
             with self.lock:
                 self._settle()
                 self._take_snapshot()
-        except WorkerUnavailable:
-            _log.warning("[cluster] a worker was lost at a snapshot of version %d; it is taken later", self.version)
+        except (WorkerUnavailable, StorageFailed) as error:
+            _log.warning("[cluster] no snapshot of version %d, it is taken later: %s", self.version, error)
 
     # ---- inside
 
@@ -298,17 +311,27 @@ class RecoveringCrew:
 
     def _take_snapshot(self) -> None:
         """Every worker has the new one before any drops what the old one needs."""
-        state = None if self._state_now is None else self._state_now()
+        state = self._state_now() if self.state_wanted else None
         self._snapshots = self._kept("take_snapshot", self.version, state)
         self._snapshot_version, self._driver_state = self.version, state
         self._batches.clear()
         self._crew.call([("forget_before", self.version)] * self.size)
+        if self._folder is not None:
+            self._folder.remove_old()
 
     def _kept(self, method: str, version: int, driver_state: bytes | None) -> list[Any]:
         """Handles of the snapshots of all workers. Raises: WorkerUnavailable where one of them has none."""
-        handles = self._crew.keep([(method, version, driver_state)] * self.size)
+        noted = driver_state if self.keeps_notes else None
+        if self._folder is None:
+            handles = self._crew.keep([(method, version, noted)] * self.size)
+        else:
+            places = self._folder.places(version, self.size)
+            handles = self._crew.call([("store", place, method, version, noted) for place in places])
         if not all(self._crew.call([("has_snapshot", version)] * self.size)):
             raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
+        if self._folder is not None:
+            assert driver_state is not None
+            self._folder.publish(version, handles, driver_state)
         return handles
 
     def _recover(self, batch: GivenBatch | None, wanted: int | None = None) -> list[Any] | None:
@@ -344,7 +367,7 @@ class RecoveringCrew:
                 "their snapshots; the others were ended: load what was saved last"
             )
         if -1 in versions:
-            start_again = (self._recipe, self._moves_max, self._driver_state)
+            start_again = (self._recipe, self._moves_max, self._driver_state if self.keeps_notes else None)
             calls: list[Call] = [
                 ("start_again", snapshot, *start_again) if version < 0 else ("repeat_start", self._snapshot_version)
                 for version, snapshot in zip(versions, self._snapshots, strict=True)

@@ -13,22 +13,22 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from livegnn import _native, errors
 from livegnn.distributed.cluster.cut import PartArrays
-from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
+from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch, PartSnapshot, Rounds
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.shuffle import NewCut, shuffle
+from livegnn.distributed.cluster.snapshot_files import StoredPart
 from livegnn.distributed.partition import PartitionReport
 from livegnn.errors import Facts, InvariantBroken, LiveGnnError, PartRefused, UpdateError
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
-
-Rounds: TypeAlias = list[list[bytes]]
 
 
 class PartRefusal(NamedTuple):
@@ -43,16 +43,6 @@ class PartRefusal(NamedTuple):
     def of(cls, error: UpdateError) -> Self:
         """As data, for another process."""
         return cls(type(error).__name__, str(error), error.facts(), isinstance(error, PartRefused))
-
-
-class PartSnapshot(NamedTuple):
-    """All that a worker starts again from. parcels: what it sends while another one starts from the same version."""
-
-    version: int
-    arrays: dict[str, AnyArray]
-    memory: dict[str, AnyArray]
-    scales: list[list[int]]
-    parcels: Rounds
 
 
 class _Next(NamedTuple):
@@ -176,11 +166,16 @@ class PartWorker:
         self._snapshots.clear()
         self._driver_states.clear()
 
-    def start_again(self, snapshot: PartSnapshot, recipe: Recipe, moves_max: int, driver: bytes | None = None) -> None:
+    def start_again(
+        self, snapshot: PartSnapshot | StoredPart, recipe: Recipe, moves_max: int, driver: bytes | None = None
+    ) -> None:
         """The same from a snapshot, while the others repeat_start().
 
         Args:    moves_max: as of keep_moves().  driver: its state at the snapshot.
+        Raises:  StoredStateInvalid naming a file that is damaged.
         """
+        if isinstance(snapshot, StoredPart):
+            snapshot = snapshot.read()
         self._moves_max = moves_max
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
@@ -196,6 +191,11 @@ class PartWorker:
         if version != self.version:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
         return self._snapshot_of(version, driver, self.part, self.part.native)
+
+    def store(self, path: Path, method: str, version: int, driver: bytes | None) -> StoredPart:
+        """take_snapshot() or snapshot_of_swap(), into a file. Raises: StorageFailed."""
+        snapshot: PartSnapshot = getattr(self, method)(version, driver)
+        return StoredPart.write(path, snapshot)
 
     def _snapshot_of(self, version: int, driver: bytes | None, part: PartEngine, native: Any) -> PartSnapshot:
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
@@ -218,12 +218,12 @@ class PartWorker:
         self._driver_states = {kept: each for kept, each in self._driver_states.items() if kept >= version}
         self._done = {made: each for made, each in self._done.items() if made > version}
 
-    def notes(self) -> DriverNotes | None:
-        """For a driver that follows; None where the driver before left none."""
+    def notes(self, at: int | None = None) -> DriverNotes | None:
+        """For a driver that follows: from that version on, by default the newest. None where there are none."""
         known = [version for version in self._driver_states if version <= self.version]
-        if not known:
+        if at not in self._driver_states and (at is not None or not known):
             return None
-        version = max(known)
+        version = max(known) if at is None else at
         batches = [each.given for made, each in sorted(self._done.items()) if made > version and each.given is not None]
         return DriverNotes(version, self._driver_states[version], batches)
 
