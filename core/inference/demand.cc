@@ -165,6 +165,7 @@ std::optional<std::vector<VertexId>> EngineImpl::find_asked(std::span<const std:
     for (DegreeNorm& norm : work_.state.norms) norm.restore();
     work_.slots = slots_kept;
   });
+  work_.begin_rows_before();
   grow();
   for (DegreeNorm& norm : work_.state.norms) norm.update(work_.graph, pending_.delta(), work_.slots_before);
   find_stale();

@@ -61,7 +61,9 @@ HaloTrade::HaloTrade(Workspace& work, Halo& halo) : work_(work), halo_(halo), mi
   }
   for (std::size_t t = 0; t < kinds; ++t) {
     const int stage = program.stored[t].stage;
-    if (stage == 0 || (forward_[t] == 0 && backward_[t] == 0)) continue;
+    if (forward_[t] == 0 && backward_[t] == 0) continue;
+    crosses_first_ |= stage == 0;
+    if (stage == 0) continue;
     tables_[at(stage)].push_back(static_cast<int>(t));
     if (halo.parts() > 1 && carrier_[t] >= 0 && work.operators[at(carrier_[t])]->mails()) {
       work.row_users[t].keep_before = true;

@@ -1,8 +1,8 @@
 // What the engines of parts send each other in a batch: the rows that edges between two parts carry.
 //
-// A ghost's features come with the batches, so its rows of stage 0 are computed like any vertex's. Of a later stage a
-// ghost has the rows that are read at the source of an edge, as its owner has sent them. Their owner sends each changed
-// row once to each part that has an edge from there ("source rows").
+// A ghost's features come with the batches, so its rows of stage 0 are computed like any vertex's, where any is read at
+// the source of an edge. Of a later stage a ghost has the rows that are read there, as its owner has sent them. Their
+// owner sends each changed row once to each part that has an edge from there ("source rows").
 //
 // For a sum in fixed point the owner may instead send, for each affected destination of a part, the sum of what changes
 // there ("sum rows", RIPPLE's mailboxes), where those are fewer bytes. What the part keeps of the source is then stale:
@@ -55,6 +55,8 @@ class HaloTrade {
   bool mails(int k, VertexId u, VertexId dst) const {
     return halo_.is_ghost(dst) && !halo_.is_ghost(u) && (stale_of(k, u) >> halo_.owner(dst) & 1) != 0;
   }
+  // Whether rows of the stage are computed for ghosts, too.
+  bool needs_ghosts(int stage) const { return stage == 0 && crosses_first_; }
   int owner(VertexId v) const { return halo_.owner(v); }
   MailRows& mail(int k) { return mail_[at(k)]; }
   Halo& halo() { return halo_; }
@@ -99,6 +101,7 @@ class HaloTrade {
   Workspace& work_;
   Halo& halo_;
   const std::uint64_t mine_;
+  bool crosses_first_ = false;                     // whether a kind of stage 0 is read at an edge's source
   std::vector<std::vector<int>> tables_;           // by stage: kinds of stored rows that cross
   std::vector<int> carrier_;                       // by kind: the aggregation whose messages they are, or -1
   std::vector<std::uint8_t> forward_, backward_;   // by kind: which way they are read

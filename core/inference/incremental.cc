@@ -32,9 +32,6 @@ void EngineImpl::grow() {
   w.stats.assign(source().stages.size(), StageStats{});
   for (const auto& op : w.operators) op->begin();
   if (w.trade != nullptr) w.trade->begin(*w.delta);
-  for (std::size_t t = 0; t < w.rows_before.size(); ++t) {
-    if (w.row_users[t].keeps()) w.rows_before[t].begin(slots, w.pool.threads(), w.state.stored[t].row_bytes());
-  }
   w.result_rows.resize(source().stages.size());
   for (int stage = 0; w.incremental() && stage < stages(); ++stage) w.find_result_rows(stage);
 }
@@ -109,6 +106,7 @@ void EngineImpl::propagate_now(const BatchDelta& delta) {
     outputs_stale_ = false;
     return;
   }
+  w.begin_rows_before();  // of an earlier batch they are no journal
   if (journal_armed_ || w.compact()) w.journal.begin(w.state, w.graph.slot_count(), w.pool.threads());
   grow();
   if (!prepared_) take_degrees(delta);
@@ -177,7 +175,7 @@ void EngineImpl::apply_edges() {
 void EngineImpl::run_stage(int stage) {
   Workspace& w = work_;
   VertexSet& dirty = w.dirty[at(stage)];
-  if (w.trade != nullptr && stage > 0) dirty.keep([&](VertexId v) { return !w.trade->is_ghost(v); });
+  if (w.trade != nullptr && !w.trade->needs_ghosts(stage)) dirty.keep([&](VertexId v) { return !w.is_ghost(v); });
   if (w.restricted) dirty.keep([&](VertexId v) { return w.needed[at(stage)].contains(v); });
   const std::vector<VertexId>& rows =
       source().typed ? dirty.collect_by([&](VertexId v) { return w.graph.vertex_type(v); }) : dirty.collect();
@@ -225,7 +223,7 @@ Changes EngineImpl::publish() {
   }
   if (work_.trade != nullptr) {
     work_.trade->keep();
-    work_.journal.end();
+    work_.journal.end(true);
     journal_armed_ = false;
   }
   Changes changes;
@@ -250,7 +248,12 @@ void EngineImpl::begin_journal() {
 }
 
 void EngineImpl::restore_journal() {
-  if (work_.journal.on()) work_.journal.restore(work_.state);
+  if (work_.journal.on()) {
+    for (std::size_t t = 0; t < work_.rows_before.size(); ++t) {
+      if (work_.row_users[t].keeps() && !work_.compact()) work_.rows_before[t].restore(work_.state.stored[t]);
+    }
+    work_.journal.restore(work_.state);
+  }
   for (const auto& op : work_.operators) op->undo();
   if (work_.trade != nullptr) work_.trade->undo();
   work_.state.release_rows();

@@ -2,6 +2,7 @@
 // not matter.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -22,27 +23,27 @@ class OldRows {
     }
     reserve_places(places_, slots);
     logs_.resize(at(threads));
-    for (auto& log : logs_) log.clear();
+    for (Log& log : logs_) log.vertices.clear();
     row_bytes_ = row_bytes;
   }
+  void prefetch(VertexId v) const { prefetch_line(&places_[at(v)]); }  // before save()
   void save(VertexId v, const void* row, int thread) {
-    std::vector<char>& log = logs_[at(thread)];
-    const std::int64_t vertex = v;
+    Log& log = logs_[at(thread)];
+    const std::size_t count = log.vertices.size();
     if (!places_.empty()) {
       SavedPlace& place = places_[at(v)];
       if (place.epoch == epoch_) return;
-      place = {epoch_, static_cast<std::uint32_t>(thread), log.size() + sizeof(vertex)};
+      place = {epoch_, static_cast<std::uint32_t>(thread), static_cast<std::uint32_t>(count)};
     }
-    const auto append = [&](const void* from, std::size_t bytes) {
-      log.insert(log.end(), static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-    };
-    append(&vertex, sizeof(vertex));
-    append(row, row_bytes_);
+    log.rows.reserve(static_cast<std::int64_t>((count + 1) * row_bytes_));
+    std::memcpy(log.rows.data() + count * row_bytes_, row, row_bytes_);
+    log.vertices.push_back(v);
   }
   template <typename T>
   const T* find(VertexId v, const T* now) const {  // now: where the batch has not changed it
     const SavedPlace& place = places_[at(v)];
-    return place.epoch == epoch_ ? reinterpret_cast<const T*>(logs_[place.thread].data() + place.offset) : now;
+    if (place.epoch != epoch_) return now;
+    return reinterpret_cast<const T*>(logs_[place.thread].rows.data() + place.place * row_bytes_);
   }
   template <typename Table>
   void restore(Table& table) const {
@@ -50,40 +51,42 @@ class OldRows {
   }
   template <typename Visit>
   void visit(Visit&& visit) const {  // visit(v, row) for every row that was saved
-    for (const auto& log : logs_) {
-      for (const char* from = log.data(); from != log.data() + log.size(); from += row_bytes_) {
-        std::int64_t vertex;
-        std::memcpy(&vertex, from, sizeof(vertex));
-        from += sizeof(vertex);
-        visit(static_cast<VertexId>(vertex), from);
-      }
+    for (const Log& log : logs_) {
+      for (std::size_t i = 0; i < log.vertices.size(); ++i) visit(log.vertices[i], log.rows.data() + i * row_bytes_);
     }
   }
-  void end() {  // what was saved is not needed any more; the memory of a large batch is given back
-    for (auto& log : logs_) {
-      if (log.capacity() > kKeptForReuse) log = {};
-      log.clear();
+  // What was saved is not needed any more. Memory of a large batch is given back, or kept where the next batch
+  // reuses it: until one fills less than a quarter.
+  void end(bool reuse) {
+    for (Log& log : logs_) {
+      const std::size_t bytes = log.rows.bytes(), kept = reuse ? 4 * log.vertices.size() * row_bytes_ : 0;
+      if (bytes > std::max(kKeptForReuse, kept)) log = {};
+      log.vertices.clear();
     }
   }
   std::size_t bytes() const {
     std::size_t bytes = places_.capacity() * sizeof(SavedPlace);
-    for (const auto& log : logs_) bytes += log.capacity();
+    for (const Log& log : logs_) bytes += log.rows.bytes() + log.vertices.capacity() * sizeof(VertexId);
     return bytes;
   }
 
  private:
   static constexpr std::size_t kKeptForReuse = std::size_t{1} << 20;
   struct SavedPlace {
-    std::uint32_t epoch = 0, thread = 0;
-    std::size_t offset = 0;
+    std::uint32_t epoch = 0, thread = 0, place = 0;
+  };
+  struct Log {  // of a thread
+    std::vector<VertexId> vertices;
+    Column<char> rows;
   };
   std::size_t row_bytes_ = 0;
   std::uint32_t epoch_ = 0;
   std::vector<SavedPlace> places_;
-  std::vector<std::vector<char>> logs_;  // per thread: vertices, each with its row
+  std::vector<Log> logs_;
 };
 
-// Of a state: kept while a what_if is open, and during every batch where the state is compact.
+// Of a state: kept while a what_if is open, and during every batch of a part or where the state is compact. Stored rows
+// that are kept for the batch anyway (Workspace::rows_before) are not in it.
 class Journal {
  public:
   bool on() const { return on_; }
@@ -95,13 +98,14 @@ class Journal {
       aggregates_[k].begin(slots, threads, state.aggregates[k].row_bytes());
     for (std::size_t t = 0; t < stored_.size(); ++t) stored_[t].begin(0, threads, state.stored[t].row_bytes());
   }
-  void end() {
+  void end(bool reuse = false) {
     for (auto* tables : {&aggregates_, &stored_}) {
-      for (OldRows& rows : *tables) rows.end();
+      for (OldRows& rows : *tables) rows.end(reuse);
     }
     on_ = false;
   }
   const OldRows& aggregate(int k) const { return aggregates_[at(k)]; }
+  void prefetch_aggregate(int k, VertexId v) const { aggregates_[at(k)].prefetch(v); }
   void save_aggregate(int k, VertexId v, const std::int64_t* row, int thread) {
     aggregates_[at(k)].save(v, row, thread);
   }

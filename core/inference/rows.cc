@@ -99,14 +99,23 @@ void Workspace::store_row(int index, VertexId v, const float* row, int thread) {
   replace_stored(index, v, row, thread);
 }
 
+void Workspace::begin_rows_before() {
+  for (std::size_t t = 0; t < rows_before.size(); ++t) {
+    if (row_users[t].keeps()) rows_before[t].begin(graph.slot_count(), pool.threads(), state.stored[t].row_bytes());
+  }
+}
+
 // Puts a row that differs in its place, and marks what reads it.
 void Workspace::replace_stored(int index, VertexId v, const float* row, int thread) {
   const RowUsers& users = row_users[at(index)];
   StoredRows& table = state.stored[at(index)];
   mark_consumers(source().stored[at(index)].consumers, v, thread);
   for (VertexSet* set : users.changed) set->add(v, thread);
-  if (journal.on() && !compact()) journal.save_stored(index, v, table.row(v), thread);
-  if (users.keeps()) rows_before[at(index)].save(v, table.row(v), thread);
+  if (users.keeps()) {
+    rows_before[at(index)].save(v, table.row(v), thread);
+  } else if (journal.on() && !compact()) {
+    journal.save_stored(index, v, table.row(v), thread);
+  }
   std::memcpy(table.row(v), row, table.row_bytes());
 }
 

@@ -171,6 +171,7 @@ class Workspace {
   void find_result_rows(int stage);
   void check_stored(const Instruction& step, VertexId v, const float* row) const;
   void note_before();
+  void begin_rows_before();
   // Of a compact state; of another one they do nothing.
   void derive_sources();
   void derive_loaded(int stage, const std::vector<VertexId>& vertices) {

@@ -204,9 +204,11 @@ void FixedPointSum::push(bool finish) {
   VertexSet& first = work_.dirty[at(spec_.consumers.front())];
   const std::int64_t* deltas = deltas_.data();
   const auto delta = [deltas, step = delta_stride_](std::int32_t i) { return deltas + std::int64_t{i} * step; };
-  const auto prefetch = [&table, &first](VertexId v) {
+  const auto prefetch = [this, &table, &first, &journal = work_.journal](VertexId v) {
     prefetch_row(table.row(v), table.row_bytes());
     prefetch_line(first.mark_address(v));
+    if (journal.on()) [[unlikely]]
+      journal.prefetch_aggregate(k_, v);
   };
   const auto prefetch_source = [this, delta](std::int32_t i) {
     if (spec_.weighted) return pairs_.prefetch(at(i));
