@@ -126,6 +126,8 @@ class EngineImpl final : public Engine {
   void apply_edges();
   void run_stage(int stage);
   void settle(int stage);
+  void begin_saving();
+  void sum_again(VertexId slots_after);
 
   // ---- explain.cc
   void note_batch(const BatchDelta& delta);
@@ -152,6 +154,7 @@ class EngineImpl final : public Engine {
 
   // the batch at work
   bool journal_armed_ = false;
+  bool saves_less_ = false;  // the journal leaves out aggregates that can be summed again once the graph is as before
   double topology_seconds_ = 0.0, started_ = 0.0, prepare_seconds_ = 0.0;
   bool prepared_ = false;  // whether the degrees are those after the batch already
   std::vector<VertexId> added_, removed_;

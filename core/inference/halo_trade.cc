@@ -73,24 +73,65 @@ HaloTrade::HaloTrade(Workspace& work, Halo& halo) : work_(work), halo_(halo), mi
   arrived_.resize(work.operators.size());
   mail_.resize(work.operators.size());
   stale_.resize(work.operators.size());
+  stale_ghosts_.resize(work.operators.size());
+  rows_of_stale_.resize(work.operators.size());
 }
 
 void HaloTrade::mark_stale(int k, VertexId v, std::uint64_t bits, bool stale) {
   std::vector<std::uint64_t>& marks = stale_[at(k)];
   reserve_places(marks, v + 1);
   stale_before_.push_back({{k, v}, marks[at(v)]});
-  marks[at(v)] = stale ? marks[at(v)] | bits : marks[at(v)] & ~bits;
+  put_marks(k, v, stale ? marks[at(v)] | bits : marks[at(v)] & ~bits);
+}
+
+void HaloTrade::put_marks(int k, VertexId v, std::uint64_t marks) {
+  stale_[at(k)][at(v)] = marks;
+  if (!halo_.is_ghost(v)) return;
+  if ((marks & mine_) != 0) {
+    stale_ghosts_[at(k)].insert(v);
+  } else {
+    stale_ghosts_[at(k)].erase(v);
+  }
 }
 
 void HaloTrade::undo() {
   for (auto it = stale_before_.rbegin(); it != stale_before_.rend(); ++it)
-    stale_[at(it->first.first)][at(it->first.second)] = it->second;
+    put_marks(it->first.first, it->first.second, it->second);
   stale_before_.clear();
 }
 
 void HaloTrade::forget() {
   for (auto& marks : stale_) marks.clear();
+  for (auto& ghosts : stale_ghosts_) ghosts.clear();
   stale_before_.clear();
+}
+
+void HaloTrade::recall(const std::vector<std::vector<std::uint64_t>>& stale) {
+  forget();
+  for (std::size_t k = 0; k < stale.size(); ++k) {
+    stale_[k].resize(stale[k].size());
+    for (std::size_t v = 0; v < stale[k].size(); ++v)
+      put_marks(static_cast<int>(k), static_cast<VertexId>(v), stale[k][v]);
+  }
+}
+
+const VertexSet* HaloTrade::rows_of_stale(int k) {
+  constexpr std::int64_t kShare = 8;  // of the slots; where more edges leave stale ghosts, looking is not worth it
+  VertexSet& rows = rows_of_stale_[at(k)];
+  rows.prepare(work_.graph.slot_count(), 1);
+  const Flow flow = work_.flow(k);
+  std::int64_t edges = 0;
+  for (const VertexId ghost : stale_ghosts_[at(k)]) {
+    edges += flow.out_degree(ghost);
+    if (edges > work_.graph.slot_count() / kShare) return nullptr;
+    work_.operators[at(k)]->each_target(ghost, [&](VertexId v) { rows.add(v); });
+  }
+  if (stale_ghosts_[at(k)].empty()) return &rows;
+  for (const EdgeRecord& edge : work_.delta->removed) {
+    if (stale_ghosts_[at(k)].contains(edge.src)) rows.add(edge.dst);
+    if (stale_ghosts_[at(k)].contains(edge.dst)) rows.add(edge.src);
+  }
+  return &rows;
 }
 
 std::uint64_t HaloTrade::reach(int table, VertexId u) const {

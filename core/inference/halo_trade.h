@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "inference/sets.h"
@@ -67,6 +68,9 @@ class HaloTrade {
   void send_stage(int stage);  // rows of the stage, once all operators have taken their messages; one round or none
   void keep() { stale_before_.clear(); }  // the batch stands
   void undo();                            // the journal is restored
+  // Rows that edges of stale ghosts end at, or did before the batch: what the part keeps does not add up to them.
+  // Null: they are many.
+  const VertexSet* rows_of_stale(int k);
 
   // ---- from scratch: everything that ghosts need, into a state
   void send_all_factors(State& state) const;
@@ -75,7 +79,7 @@ class HaloTrade {
   // What this part sends while an engine with these scales is made of the graph as it is, round by round.
   std::vector<Parcels> parcels_of_start() const;
   const std::vector<std::vector<std::uint64_t>>& stale() const { return stale_; }
-  void recall(const std::vector<std::vector<std::uint64_t>>& stale) { stale_ = stale; }
+  void recall(const std::vector<std::vector<std::uint64_t>>& stale);
 
  private:
   struct Choice;
@@ -84,6 +88,7 @@ class HaloTrade {
     return at(v) < marks.size() ? marks[at(v)] : 0;
   }
   void mark_stale(int k, VertexId v, std::uint64_t bits, bool stale);
+  void put_marks(int k, VertexId v, std::uint64_t marks);
   std::uint64_t reach(int table, VertexId u) const;
   bool is_first(VertexId u, int part) const;
   Parcels all_factors(const State& state) const;
@@ -112,6 +117,8 @@ class HaloTrade {
   std::vector<std::vector<std::uint64_t>> stale_;  // by aggregation and slot: of this part's vertices a bit for each
                                                    // part, of a ghost this part's own bit
   std::vector<std::pair<std::pair<int, VertexId>, std::uint64_t>> stale_before_;  // of the batch at work
+  std::vector<std::unordered_set<VertexId>> stale_ghosts_;                        // by aggregation: the same
+  std::vector<VertexSet> rows_of_stale_;
   VertexSet seen_;
   std::vector<std::uint64_t> by_sums_;  // by slot: parts that get the source's change as sums; zeros between rounds
   std::unordered_map<VertexId, std::uint64_t> first_;  // this part's vertices: parts that the batch has them meet

@@ -1,10 +1,12 @@
 // One batch, layer by layer: old messages leave and enter along changed edges, changed rows are transformed once, and
 // only rows whose bits changed go on.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "inference/engine_impl.h"
 #include "inference/operators/changed_edges.h"
+#include "inference/operators/whole_rows.h"
 
 namespace livegnn {
 
@@ -12,6 +14,7 @@ namespace {
 
 constexpr std::size_t kPrefetched = 8;      // updates; more would push each other out of the cache
 constexpr std::int64_t kMovesShare = 1024;  // rows that a thread copies at a time
+constexpr std::int64_t kSummedShare = 64;   // and that it sums again
 
 }  // namespace
 
@@ -41,6 +44,7 @@ void EngineImpl::prepare(const BatchDelta& delta) {
   const double begun = seconds_now();
   if (work_.trade != nullptr && work_.trade->halo().parts() > 1 && !journal_armed_) {
     begin_journal();  // a part goes back alone, without the others
+    saves_less_ = true;
   }
   work_.slots_before = work_.slots;
   refuse_unsound_files();
@@ -107,7 +111,7 @@ void EngineImpl::propagate_now(const BatchDelta& delta) {
     return;
   }
   w.begin_rows_before();  // of an earlier batch they are no journal
-  if (journal_armed_ || w.compact()) w.journal.begin(w.state, w.graph.slot_count(), w.pool.threads());
+  if (journal_armed_ || w.compact()) begin_saving();
   grow();
   if (!prepared_) take_degrees(delta);
   prepared_ = false;
@@ -131,6 +135,40 @@ void EngineImpl::propagate_now(const BatchDelta& delta) {
   w.finished = false;
   for (int stage = 0; stage < stages() && !w.finished; ++stage) run_stage(stage);
   w.stats.back().affected = w.dirty.back().size();
+}
+
+void EngineImpl::begin_saving() {
+  Workspace& w = work_;
+  w.journal.begin(w.state, w.graph.slot_count(), w.pool.threads());
+  for (std::size_t k = 0; saves_less_ && k < w.operators.size(); ++k) {
+    if (w.operators[k]->sums_again())
+      w.journal.save_only(static_cast<int>(k), w.trade->rows_of_stale(static_cast<int>(k)));
+  }
+}
+
+// The aggregates that the journal has left out, after a batch that was taken back: stored rows, degrees and the graph
+// are as before it. A row that has changed has been marked dirty first.
+void EngineImpl::sum_again(VertexId slots_after) {
+  Workspace& w = work_;
+  if (w.dirty.empty()) return;  // the batch had not come so far
+  for (std::size_t k = 0; k < w.operators.size(); ++k) {
+    const VertexSet* saved = w.journal.saved_only(static_cast<int>(k));
+    if (saved == nullptr) continue;
+    const Operator& op = *w.operators[k];
+    RowTable<std::int64_t>& table = w.state.aggregates[k];
+    const VertexSet& dirty = w.dirty[at(w.aggregation(static_cast<int>(k)).consumers.front())];
+    std::vector<VertexId> rows;
+    for (VertexId v = 0; v < w.slots; ++v) {
+      if (dirty.contains(v) && !saved->contains(v) && op.has_row(v)) rows.push_back(v);
+    }
+    w.in_shares(static_cast<std::int64_t>(rows.size()), kSummedShare,
+                [&](std::int64_t first, std::int64_t last, int thread) {
+                  PlacedRows sink(op, false, [&](VertexId v) { return table.row(v); });
+                  op.compute(w.state, {rows.data(), first, last}, false, thread, sink);
+                });
+    for (VertexId v = w.slots; v < std::min<std::int64_t>(slots_after, table.capacity()); ++v)
+      std::memset(static_cast<void*>(table.row(v)), 0, table.row_bytes());
+  }
 }
 
 // The store looks its edges up while these rows are on their way.
@@ -244,11 +282,13 @@ Changes EngineImpl::publish() {
 
 void EngineImpl::begin_journal() {
   journal_armed_ = true;
+  saves_less_ = false;
   for (DegreeNorm& norm : work_.state.norms) norm.forget();
 }
 
 void EngineImpl::restore_journal() {
-  if (work_.journal.on()) {
+  const bool saved = work_.journal.on();
+  if (saved) {
     for (std::size_t t = 0; t < work_.rows_before.size(); ++t) {
       if (work_.row_users[t].keeps() && !work_.compact()) work_.rows_before[t].restore(work_.state.stored[t]);
     }
@@ -259,7 +299,8 @@ void EngineImpl::restore_journal() {
   work_.state.release_rows();
   for (DegreeNorm& norm : work_.state.norms) norm.restore();
   work_.publication.drop_staged();
-  work_.slots = work_.slots_before;
+  const VertexId slots_after = std::exchange(work_.slots, work_.slots_before);
+  if (saved && saves_less_) sum_again(slots_after);
   journal_armed_ = prepared_ = false;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "inference/sets.h"
 #include "inference/state.h"
 #include "inference/vertex_lists.h"
 
@@ -86,12 +87,14 @@ class OldRows {
 };
 
 // Of a state: kept while a what_if is open, and during every batch of a part or where the state is compact. Stored rows
-// that are kept for the batch anyway (Workspace::rows_before) are not in it.
+// that are kept for the batch anyway (Workspace::rows_before) are not in it, nor are aggregates that are summed again
+// instead.
 class Journal {
  public:
   bool on() const { return on_; }
   void begin(const State& state, std::int64_t slots, int threads) {
     on_ = true;
+    saved_only_.assign(state.aggregates.size(), nullptr);
     aggregates_.resize(state.aggregates.size());
     stored_.resize(state.stored.size());
     for (std::size_t k = 0; k < aggregates_.size(); ++k)
@@ -104,10 +107,15 @@ class Journal {
     }
     on_ = false;
   }
+  // Of aggregate k save these rows only; null: all of them, as after begin().
+  void save_only(int k, const VertexSet* rows) { saved_only_[at(k)] = rows; }
+  const VertexSet* saved_only(int k) const { return saved_only_[at(k)]; }
+  bool saves(int k) const { return on_ && (saved_only_[at(k)] == nullptr || saved_only_[at(k)]->size() > 0); }
   const OldRows& aggregate(int k) const { return aggregates_[at(k)]; }
   void prefetch_aggregate(int k, VertexId v) const { aggregates_[at(k)].prefetch(v); }
   void save_aggregate(int k, VertexId v, const std::int64_t* row, int thread) {
-    aggregates_[at(k)].save(v, row, thread);
+    if (const VertexSet* only = saved_only_[at(k)]; only == nullptr || only->contains(v))
+      aggregates_[at(k)].save(v, row, thread);
   }
   void save_stored(int t, VertexId v, const float* row, int thread) { stored_[at(t)].save(v, row, thread); }  // once
   void restore(State& state) {
@@ -126,6 +134,7 @@ class Journal {
  private:
   bool on_ = false;
   std::vector<OldRows> aggregates_, stored_;
+  std::vector<const VertexSet*> saved_only_;
 };
 
 }  // namespace livegnn

@@ -25,6 +25,7 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   void take_root(VertexId v, const float* before, const float* now, int thread) override;
   void settle(bool finish) override { move_rows(finish); }
   bool terms(const TermOperands& given, std::int64_t* out) const override;
+  bool sums_again() const override { return true; }
   // Rows that may have to be summed again want no stale source.
   bool mails() const override { return spec_.message_table >= 0 && spec_.stage > 0 && !may_recompute(); }
   void take_mail(VertexId v, const std::int64_t* sums) override;
@@ -204,22 +205,23 @@ void FixedPointSum::push(bool finish) {
   VertexSet& first = work_.dirty[at(spec_.consumers.front())];
   const std::int64_t* deltas = deltas_.data();
   const auto delta = [deltas, step = delta_stride_](std::int32_t i) { return deltas + std::int64_t{i} * step; };
-  const auto prefetch = [this, &table, &first, &journal = work_.journal](VertexId v) {
+  const bool saves = work_.journal.saves(k_);
+  const auto prefetch = [this, &table, &first, saves](VertexId v) {
     prefetch_row(table.row(v), table.row_bytes());
     prefetch_line(first.mark_address(v));
-    if (journal.on()) [[unlikely]]
-      journal.prefetch_aggregate(k_, v);
+    if (saves) [[unlikely]]
+      work_.journal.prefetch_aggregate(k_, v);
   };
   const auto prefetch_source = [this, delta](std::int32_t i) {
     if (spec_.weighted) return pairs_.prefetch(at(i));
     prefetch_row(delta(i), at(delta_stride_) * sizeof(std::int64_t));
   };
   const auto write = [this, &table, &first, &spec = spec_, &work = work_, &kernels = work_.kernels, delta,
-                      width = stride(), up = up()](VertexId v, std::int32_t i, float edge, int thread) {
+                      width = stride(), up = up(), saves](VertexId v, std::int32_t i, float edge, int thread) {
     const bool fresh = first.add(v, thread);
     for (std::size_t c = 1; c < spec.consumers.size(); ++c) work.dirty[at(spec.consumers[c])].add(v, thread);
     std::int64_t* row = table.row(v);
-    if (work.journal.on()) [[unlikely]]
+    if (saves) [[unlikely]]
       work.journal.save_aggregate(k_, v, row, thread);
     if (!spec.weighted) {
       kernels.add_row(row, delta(i), width);

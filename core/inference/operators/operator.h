@@ -126,9 +126,10 @@ class Operator {
   void each_target(VertexId u, const std::function<void(VertexId)>& visit) const;
 
   // ---- undo and audits
-  virtual void undo() {}               // the journal has been restored
-  virtual void clear() {}              // the state is built anew
-  virtual std::size_t bytes() const {  // besides the rows
+  virtual bool sums_again() const { return false; }  // whether compute() gives the bits of a row that was changed
+  virtual void undo() {}                             // the journal has been restored
+  virtual void clear() {}                            // the state is built anew
+  virtual std::size_t bytes() const {                // besides the rows
     std::size_t bytes = 0;
     for (const VertexSet* set : sets_) bytes += set->bytes();
     return bytes;
@@ -151,7 +152,7 @@ class Operator {
   RowTable<std::int64_t>& table() const { return work_.state.aggregates[at(k_)]; }
   std::int64_t* opened(VertexId v, int thread) const {  // v's row, about to change
     std::int64_t* row = table().row(v);
-    if (work_.journal.on()) [[unlikely]]
+    if (work_.journal.saves(k_)) [[unlikely]]
       work_.journal.save_aggregate(k_, v, row, thread);
     return row;
   }
