@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import livegnn as lg
-from livegnn.distributed import ContinuousClusterTrainer, hashed
+from livegnn.distributed import ContinuousClusterTrainer, WorkerCache, hashed
 from livegnn.errors import ColumnMissing, TrainingDiverged, UsageError, ValueInvalid, WorkerUnavailable
 from tests.composition.temporal import models, options_of, world_of
 from tests.composition.world import Setting
@@ -27,6 +27,7 @@ from tests.unit.temporal.training import (
 )
 
 WARM, SIZE, ROUNDS = 300, 100, 6
+CACHES = {"vertex_features": WorkerCache(capacity=6), "edge_features": WorkerCache(capacity=20, policy="lfu")}
 OPTIONS = {"batch_size": 50, "epochs": 2, "replay": 0.4, "chunks": 4}
 
 
@@ -107,7 +108,8 @@ def test_killed_workers_are_replaced_and_rounds_repeated(ray_cluster):
     """Three kills in random rounds; weights and memory are those of an undisturbed process."""
     rng, model = np.random.default_rng(7), model_of(dropout=0.0)
     alone, chosen = one_process(model), rng.choice(np.arange(ROUNDS), 3, replace=False)
-    with cluster_trainer(graph_of(WARM), copy.deepcopy(model), partition="ldg", newcomers="ldg") as trainer:
+    owners = {"partition": "ldg", "newcomers": "ldg"}
+    with cluster_trainer(graph_of(WARM), copy.deepcopy(model), **owners, **CACHES) as trainer:
         trainer.fit()
         for number, updates in enumerate(batches(WARM, SIZE)):
             if number in chosen:
@@ -120,6 +122,7 @@ def test_killed_workers_are_replaced_and_rounds_repeated(ray_cluster):
         del trainer.report.rounds[-1], trainer.report.epochs[len(alone.report.epochs) :]
         close_numbers(trainer.report, alone.report)
         close_models(trainer.model, alone.model)
+        assert trainer.report.rounds[-1].hit_rates["vertices"] > 0
 
 
 @pytest.mark.soak
@@ -167,13 +170,13 @@ def test_a_paused_worker_is_replaced_and_one_lost_again_and_again_is_an_error(ra
 FULL = Setting(typed=True, named=True, columns=True, half=True)
 
 
-def test_types_ids_weights_removals_and_features_reach_the_parts(ray_cluster):
+def test_types_ids_weights_removals_features_and_caches_reach_the_parts(ray_cluster):
     world = world_of(FULL, 4)
-    graphs = world.graph(), world.graph()
+    graphs = [world.graph() for _ in range(3)]
     given = [world.batch() for _ in range(12)]
     reports, trained, slots = [], [], graphs[0].slot_count
     by_workers = {"partition": "metis", "newcomers": "ldg"}
-    for graph, own in zip(graphs, ({}, by_workers), strict=True):
+    for graph, own in zip(graphs, ({}, by_workers, {**by_workers, **CACHES}), strict=True):
         make = ContinuousClusterTrainer if own else lg.ContinuousTrainer
         model, sampler = models(world)[0], lg.TemporalSampler(graph, [3], edge_types=world.triples, threads=1)
         with make(model, graph, sampler, batch_size=10, epochs=2, replay=0.5, **options_of(world), **own) as trainer:
@@ -181,10 +184,15 @@ def test_types_ids_weights_removals_and_features_reach_the_parts(ray_cluster):
             list(trainer.run(given))
         reports.append(trainer.report)
         trained.append(model)
-    assert sum(report.events for report in reports[0].rounds[1:]) > 20
+    alone, plain, cached = reports
+    assert sum(report.events for report in alone.rounds[1:]) > 20
     assert graphs[1].slot_count > slots  # newcomers came
-    close_numbers(reports[1], reports[0], ties=True)
+    close_numbers(plain, alone, ties=True)
     close_models(trained[1], trained[0])
+    same_numbers(cached, plain)
+    same_tensors(weights(trained[2]), weights(trained[1]))
+    assert all(report.hit_rates == {} for report in plain.rounds)
+    assert all(0 < report.hit_rates[kind] < 1 for report in cached.rounds for kind in ("vertices", "edges"))
 
 
 def test_an_open_trainer_follows_the_graph_while_a_thread_trains(ray_cluster):
@@ -202,8 +210,11 @@ def test_an_open_trainer_follows_the_graph_while_a_thread_trains(ray_cluster):
 
 def test_refuses_what_no_cluster_can_do(ray_cluster):
     graph = graph_of(WARM)
-    with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] expected options without caches"):
-        cluster_trainer(graph, model_of(), edge_features=3)
+    cache = lg.temporal.FeatureCache(graph, capacity=3)
+    with pytest.raises(
+        UsageError, match=r"^\[ContinuousClusterTrainer\] expected edge_features as a WorkerCache .* got Fe"
+    ):
+        cluster_trainer(graph, model_of(), edge_features=cache)
     with pytest.raises(ValueInvalid, match=r"^\[ContinuousClusterTrainer\] expected partition to be .* got 'even'"):
         cluster_trainer(graph, model_of(), partition="even")
     with pytest.raises(UsageError, match=r"^\[ContinuousClusterTrainer\] expected parts for 2 workers, got 3"):

@@ -156,6 +156,7 @@ def test_a_failure_leaves_the_model_as_it_was(ray_cluster):
         ({"epochs": True}, ValueInvalid, "epochs of at least 1"),
         ({"learning_rate": float("nan")}, ValueInvalid, "learning_rate finite .* got nan"),
         ({"seed": -1}, ValueInvalid, "seed of at least 0, got -1"),
+        ({"edge_features": 3}, UsageError, "edge_features as a WorkerCache or None, got 3"),
         ({"partition": "even"}, ValueInvalid, "partition to be 'metis'.* got 'even'"),
         ({"validation": 1.0}, ValueInvalid, r"validation in \[0, 1\), got 1.0"),
         ({"replay": 0.5}, UsageError, "options among .*batch_size.*, got replay"),

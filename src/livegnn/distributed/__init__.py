@@ -9,7 +9,7 @@ over a live graph; ray_group.py, Ray's workers; threads.py, the same in threads 
 
 from livegnn.distributed.continuous import ContinuousClusterTrainer
 from livegnn.distributed.exchange import Exchange
-from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
+from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows, WorkerCache
 from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.layout import Layout
 from livegnn.distributed.partition import (
@@ -52,6 +52,7 @@ __all__ = [
     "ThreadExchange",
     "TorchExchange",
     "VertexParts",
+    "WorkerCache",
     "fennel",
     "hashed",
     "ldg",

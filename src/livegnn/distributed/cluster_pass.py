@@ -24,6 +24,7 @@ from livegnn.distributed.ray_worker import RayWorker
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.distributed.train import packed_model, unpacked_model
 from livegnn.distributed.trainer import DistributedTrainer, Ranking
+from livegnn.temporal.caches.stats import HitCounts
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, LinkScores, Progress
 from livegnn.temporal.loading import HopSource, InputLoader
@@ -101,14 +102,14 @@ class ClusterMemory:
 
 class _Pass(NamedTuple):
     """What one pass is to do. steps: weights and optimizer, None where workers have them.  epoch: the name to begin
-    under, if it is the first of an epoch.
+    under, if it is the first of an epoch, and whether caches begin as for the last one.
     """
 
     kind: str
     events: tuple[Int64Array, ...]
     negatives: Int64Array | None
     steps: Steps | None
-    epoch: int | None
+    epoch: tuple[int, bool] | None
     slot_count: int
     first: int = 0
     ranking: Ranking | None = None
@@ -142,12 +143,13 @@ class ClusterPass(LinkPass):
         )
         self._formation = 0  # of the workers that have a trainer
         self._steps: Steps = ({}, {})  # what those workers have
-        self._epoch: int | None = None
+        self._epoch: tuple[int, bool] | None = None
+        self.hit_counts: HitCounts = {}  # of all workers' caches, in passes that were done
         self.optimizer: Optimizer | None = None  # whose state goes along
 
-    def begin(self, epoch: int) -> None:
-        """The next pass begins an epoch of this name."""
-        self._epoch = epoch
+    def begin(self, name: int, *, again: bool) -> None:
+        """The next pass begins an epoch of this name. again: caches begin it as the last one that was not."""
+        self._epoch = name, again
 
     def train(
         self,
@@ -209,7 +211,11 @@ class ClusterPass(LinkPass):
         task = _Pass(kind, events.columns(), negatives, steps, epoch, slots, **given)
         memory = None if self._cluster_memory is None else self._cluster_memory.sent()
         each = [(None if memory is None else memory[rank],) for rank in range(self._group.size)]
-        result, seconds = self._group.call(do_pass, task, each=each)[0]
+        answers = self._group.call(do_pass, task, each=each)
+        result, seconds, counts = answers[0]
+        for name, before in ((name, self.hit_counts.get(name, (0, 0))) for name in counts):
+            hits, misses = np.sum([before, *(each[name] for *_, each in answers)], axis=0).tolist()
+            self.hit_counts[name] = hits, misses
         self._epoch = None
         for phase, more in seconds.items():
             self.loader.clock.seconds[phase] = self.loader.clock.seconds.get(phase, 0.0) + more
@@ -237,28 +243,38 @@ def make_trainer(worker: RayWorker, packed: bytes, sampler: dict[str, Any], opti
     worker.kept["trainer"] = DistributedTrainer(unpacked_model(packed), part, source, exchange, **options)
 
 
-def do_pass(worker: RayWorker, memory: State | None, task: _Pass) -> tuple[Any, dict[str, float]]:
-    """One pass, together with the other workers; its result on worker 0, and the seconds that it took, by phase."""
+def do_pass(worker: RayWorker, memory: State | None, task: _Pass) -> tuple[Any, dict[str, float], HitCounts]:
+    """One pass, together with the other workers; its result on worker 0, the seconds that it took, by phase, and what
+    this worker's caches found.
+    """
     trainer: DistributedTrainer = worker.kept["trainer"]
+    before = trainer.hit_counts()
+    result = _passed(worker, trainer, memory, task)
+    came = {n: (hits - before[n][0], misses - before[n][1]) for n, (hits, misses) in trainer.hit_counts().items()}
+    return result, trainer.clock.take(), came
+
+
+def _passed(worker: RayWorker, trainer: DistributedTrainer, memory: State | None, task: _Pass) -> tuple[Any, bytes]:
     if task.steps is not None:
         trainer.load_steps(*task.steps)
     if memory is not None:
         trainer.load_memory(memory, task.slot_count)
     if task.epoch is not None:
-        trainer.begin(task.epoch)
+        name, again = task.epoch
+        trainer.begin(name, again=again)
     events = Events(*task.events)
     if task.kind == "observe":
         trainer.observe(events)
     elif task.kind == "test":
         scores = trainer.test(events, negatives=task.negatives, ranking=task.ranking)
-        return (scores, b""), trainer.clock.take()
+        return scores, b""
     elif task.kind == "train":
         assert task.negatives is not None
         loss, file = trainer.train_once(events, task.negatives, first=task.first), io.BytesIO()
         if worker.rank == 0:
             torch.save(trainer.taken_steps(), file)
-        return (loss, file.getvalue()), trainer.clock.take()
-    return (None, b""), trainer.clock.take()
+        return loss, file.getvalue()
+    return None, b""
 
 
 def own_memory(worker: RayWorker) -> State:

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from livegnn.distributed.features import WorkerCache, check_worker_caches
 from livegnn.distributed.graph_part import check_dated
 from livegnn.distributed.partition import NewcomerRule, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner, parts_for
 from livegnn.distributed.parts import ClusterParts
 from livegnn.distributed.ray_group import FOR_TRAINING, RayGroup
-from livegnn.errors import UsageError, WorkerUnavailable
+from livegnn.errors import WorkerUnavailable
 from livegnn.graph import Graph
+from livegnn.temporal.caches.stats import HitCounts
 from livegnn.temporal.checks import check_whole, checked_parts
 from livegnn.temporal.link import LinkPass
 from livegnn.temporal.loading import HopSource
@@ -44,7 +46,8 @@ class ContinuousClusterTrainer(ContinuousTrainer):
              VertexParts.  newcomers: "hash", "ldg" or "fennel", for vertices that come later.
              timeout_s: for which a worker waits for another, before the other counts as hung.
              restarts: times that one round is begun anew after workers were lost, before it raises.
-             options: of ContinuousTrainer; no caches (vertex_features=, edge_features=), which are of one process.
+             vertex_features, edge_features: WorkerCache, or None to ask the owners of rows each time.
+             options: of ContinuousTrainer.
     Raises:  as ContinuousTrainer; UsageError for a Ray cluster with too few GPUs; ColumnMissing for a graph without
              times; ModelUnsupported for a memory that cannot be parted; DataMissing without ray.
     Source:  GNNFlow, sections 3, 4.4 and 6.1.
@@ -62,20 +65,20 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         device: torch.device | str = "cpu",
         partition: Partitioner | VertexParts = "hash",
         newcomers: NewcomerRule = "hash",
+        vertex_features: WorkerCache | None = None,
+        edge_features: WorkerCache | None = None,
         timeout_s: float = 300.0,
         restarts: int = 3,
         **options: Any,
     ) -> None:
         where = "ContinuousClusterTrainer"
-        if cached := sorted({"vertex_features", "edge_features"} & set(options)):
-            raise UsageError(
-                f"[{where}] expected options without caches, which are of one process, got {', '.join(cached)}; leave "
-                "them out"
-            )
+        check_worker_caches(where, vertex_features, edge_features)
         check_dated(where, graph)
         checked_parts(where, model, graph, sampler, "cpu", live=True)
         check_whole(where, 0, restarts=restarts)
-        self._restarts, self._worker_device = restarts, device
+        self._restarts = restarts
+        caches = {"vertex_features": vertex_features, "edge_features": edge_features}
+        self._worker_options = {"device": device, **caches}
         self._group = RayGroup(
             where, workers, address=address, backend=backend, timeout_s=timeout_s, loads=FOR_TRAINING
         )
@@ -143,7 +146,7 @@ class ContinuousClusterTrainer(ContinuousTrainer):
             memory,
             self._parts,
             sampler=self.sampler.options,
-            options={"edge_columns": self.edge_columns, "device": self._worker_device},
+            options={"edge_columns": self.edge_columns, **self._worker_options},
             batch_size=batch_size,
             mrr_candidates=candidates,
         )
@@ -163,7 +166,11 @@ class ContinuousClusterTrainer(ContinuousTrainer):
         return nullcontext(self.sampler)
 
     def _begin_epoch(self, number: int, epoch: int) -> None:
-        self._cluster_pass.begin(zlib.crc32(repr((self.seed, number, epoch)).encode()))
+        self._cluster_pass.begin(zlib.crc32(repr((self.seed, number, epoch)).encode()), again=self._marked)
+        self._marked = True
+
+    def _hit_counts(self) -> HitCounts:
+        return dict(self._cluster_pass.hit_counts)
 
     def _save(self) -> None:
         if self._cluster_memory is not None:

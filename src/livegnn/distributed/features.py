@@ -5,6 +5,8 @@ Both are what InputLoader fetches from (Fetches) and what a FeatureCache reads f
     remote = RemoteVertexRows(partition, exchange)
     rows = Cached(FeatureCache(remote, capacity=10_000), remote)
 
+    WorkerCache(capacity=10_000)   # the same as data: each worker of a training makes one of its own
+
 One reading is two exchanges in which every worker takes part. A cache that has all rows would ask no worker, and one
 that is restored reads as often as it likes: Cached goes on taking part, with nothing to ask, until no worker reads.
 Cached listens to the partition: rows that a batch changed leave the cache, wherever they lie, and are read again.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -22,14 +25,15 @@ from livegnn import _native
 from livegnn.distributed.exchange import Exchange, Route
 from livegnn.distributed.graph_part import BatchEffect, Partition
 from livegnn.distributed.sampling import RemoteSampler
-from livegnn.errors import EdgeMissing, VertexUnknown
+from livegnn.errors import EdgeMissing, UsageError, ValueInvalid, VertexUnknown
+from livegnn.graph.checks import shown
 from livegnn.optional import need
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
     import torch
 
-    from livegnn.temporal.caches import FeatureCache
+    from livegnn.temporal.caches import CacheStats, FeatureCache
 
 _HEAD = 1  # first number of a request: whether the worker that sends it goes on reading
 
@@ -186,6 +190,51 @@ class RemoteEdgeRows(RemoteRows):
         return np.where(edge_ids[at] == ids, workers[at], -1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkerCache:
+    """A FeatureCache that each worker makes in front of rows that lie with others; options as FeatureCache.
+
+    Raises: ValueInvalid, also for policy="static", which admits rows by warm() alone; DtypeInvalid.
+    """
+
+    capacity: int = 100_000
+    policy: str = "lru"
+    max_replace: float = 0.2
+
+    def __post_init__(self) -> None:
+        from livegnn.temporal.caches.cache import checked_options
+
+        checked_options("WorkerCache", self.capacity, self.policy, self.max_replace)
+        if self.policy == "static":
+            raise ValueInvalid(
+                "[WorkerCache] expected a policy that admits rows by itself, got 'static'; choose lru, lfu or fifo"
+            )
+
+    def over(self, remote: RemoteRows, device: torch.device | str = "cpu") -> Cached:
+        """The cache of one worker."""
+        from livegnn.temporal.caches import FeatureCache
+
+        cache = FeatureCache(
+            remote,
+            capacity=self.capacity,
+            policy=self.policy,
+            max_replace=self.max_replace,
+            device=device,
+            threads=1,
+        )
+        return Cached(cache, remote)
+
+
+def check_worker_caches(where: str, vertices: object, edges: object) -> None:
+    """Raises: UsageError for what workers cannot make caches of."""
+    for name, rows in (("vertex_features", vertices), ("edge_features", edges)):
+        if rows is not None and not isinstance(rows, WorkerCache):
+            raise UsageError(
+                f"[{where}] expected {name} as a WorkerCache or None, got {shown(rows)}; each worker makes a cache of "
+                "its own, so give WorkerCache(capacity=...)"
+            )
+
+
 @final
 class Cached:
     """A FeatureCache over remote rows, for workers that go step by step together; kept up with the partition's batches.
@@ -196,6 +245,11 @@ class Cached:
     def __init__(self, cache: FeatureCache, remote: RemoteRows) -> None:
         self.cache, self.remote, self.width = cache, remote, remote.width
         remote.partition.listen(self)
+
+    @property
+    def stats(self) -> CacheStats:
+        """Those of the cache."""
+        return self.cache.stats
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
         """Rows by id, from the cache or from where they lie."""

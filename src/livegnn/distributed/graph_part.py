@@ -59,6 +59,12 @@ class BatchEffect(NamedTuple):
     edge_ids: Int64Array
     edge_ids_gone: Int64Array
 
+    @classmethod
+    def of_edges(cls, ids: Int64Array, gone: BoolArray) -> Self:
+        """Of edges alone, each changed or gone."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, ids[~gone], ids[gone])
+
 
 class Listener(Protocol):
     """Is called after each batch that a Partition has applied; makes no exchange."""
@@ -259,6 +265,11 @@ class Partition(Consumer):
         """From the next batch on the listener gets the changes of each, for as long as other code holds it."""
         self._listeners.add(listener)
 
+    def inform(self, changes: BatchEffect) -> None:
+        """Calls the listeners."""
+        for listener in tuple(self._listeners):
+            listener.changed(changes)
+
     def published(self, change: Any, version: int) -> None:
         """Nothing: what changed is taken from the follower once all workers have the batch."""
 
@@ -348,15 +359,9 @@ class Partition(Consumer):
             sent = np.concatenate(exchange.gather(np.stack([ids, gone.astype(np.int64)], axis=1)))
         else:
             sent = np.zeros((0, 2), np.int64)
-        away = sent[:, 1] != 0
-        changes = BatchEffect(
-            slots[np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))],
-            slots[kind == _REMOVE_VERTEX],
-            sent[~away, 0],
-            sent[away, 0],
-        )
-        for listener in tuple(self._listeners):
-            listener.changed(changes)
+        vertices = slots[np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))], slots[kind == _REMOVE_VERTEX]
+        edges = BatchEffect.of_edges(sent[:, 0], sent[:, 1] != 0)
+        self.inform(edges._replace(slots=vertices[0], slots_gone=vertices[1]))
 
 
 def _check_owners(layout: Layout, newcomers: Newcomers) -> None:

@@ -3,7 +3,8 @@ of them.
 
 The driver has the whole graph, and accepts each batch first. A recorder keeps what came, as pickled Updates. Before a
 round (plan, under the graph's lock) each worker is due either the batches since its version or, where it has no part
-yet, a part cut from the graph of now; deliver() sends them. Workers apply without a vote, as the graph has agreed. The
+yet, a part cut from the graph of now; deliver() sends them. Workers apply without a vote, as the graph has agreed, and
+send each other the ids of edges that changed. (A worker that got a new part has none: then all caches are new.) The
 driver follows newcomers as they do, so a part that is cut later has the vertices that it would have by then.
 
 Invariant: after deliver() every worker's part is at the planned version, and stays there until the next one.
@@ -14,9 +15,11 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
+
 from livegnn import _native
 from livegnn.distributed.exchange import check_parts
-from livegnn.distributed.graph_part import Partition
+from livegnn.distributed.graph_part import BatchEffect, Partition
 from livegnn.distributed.layout import Layout
 from livegnn.distributed.partition import NewcomerRule, Newcomers, VertexParts
 from livegnn.distributed.ray_group import RayGroup
@@ -91,13 +94,34 @@ def follow(
         writable = {name: array.copy() for name, array in cut.items()}  # Ray's arrays are shared and cannot be written
         worker.kept["part"] = Partition.from_arrays(writable, layout, worker.rank)
     part: Partition = worker.kept["part"]
+    edges = _ChangedEdges()
+    part.listen(edges)
     for batch in batches:
         part.apply(pickle.loads(batch), _Alone())
+    if part.graph.attr_width:
+        part.inform(edges.of_all(worker))
     if part.graph.version != version:
         raise InvariantBroken(
             f"[follow] expected part {worker.rank} at version {version}, got {part.graph.version}; make a new trainer"
         )
     return version
+
+
+class _ChangedEdges:
+    """The edges of this part that batches change or remove. Listens to a part; of_all() joins those of all parts."""
+
+    def __init__(self) -> None:
+        self._found = [np.zeros((0, 2), np.int64)]  # id, and whether the edge is gone
+
+    def changed(self, changes: BatchEffect) -> None:
+        """After a batch."""
+        for ids, gone in ((changes.edge_ids, 0), (changes.edge_ids_gone, 1)):
+            self._found.append(np.stack([ids, np.full(len(ids), gone)], axis=1))
+
+    def of_all(self, worker: RayWorker) -> BatchEffect:
+        """Those of every worker's part, on every worker."""
+        sent = np.concatenate(worker.exchange.gather(np.concatenate(self._found)))
+        return BatchEffect.of_edges(sent[:, 0], sent[:, 1] != 0)
 
 
 class _FollowedNewcomers(Consumer):

@@ -23,7 +23,7 @@ class DistributedReport:
     sampling_seconds: (workers,) float64, processor time that each spent on sampling, for itself and for others; waiting
     is left out.  targets: (workers,) int64, roots that each asked for.  targets_served: (workers,) int64, targets of
     all hops that each sampled for anybody.  seconds: of this worker, by phase, waiting included (sample, fetch, model,
-    memory).
+    memory).  hit_rates: of the feature caches of all workers, for "vertices" and "edges", as far as there are caches.
     """
 
     epochs: list[EpochReport] = field(default_factory=list)
@@ -31,6 +31,7 @@ class DistributedReport:
     targets: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     targets_served: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     seconds: dict[str, float] = field(default_factory=dict)
+    hit_rates: dict[str, float] = field(default_factory=dict)
 
     @property
     def sampling_cv(self) -> float:

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from livegnn.distributed.exchange import Exchange
-from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
+from livegnn.distributed.features import (
+    Cached,
+    RemoteEdgeRows,
+    RemoteRows,
+    RemoteVertexRows,
+    WorkerCache,
+    check_worker_caches,
+)
 from livegnn.distributed.graph_part import BatchEffect, Partition, check_dated
 from livegnn.distributed.ray_group import check_picklable
 from livegnn.distributed.report import DistributedReport
@@ -29,6 +36,7 @@ from livegnn.errors import TrainingDiverged, UsageError
 from livegnn.graph import Graph
 from livegnn.graph.checks import shown
 from livegnn.optional import need
+from livegnn.temporal.caches.stats import HitCounts, hit_counts, hit_rates
 from livegnn.temporal.checks import (
     check_from_zero,
     check_model,
@@ -75,7 +83,7 @@ class DistributedTrainer:
     """Trains a temporal model over parts of one graph. Every worker makes one, with equal arguments, and equal calls.
 
     Args:    model: trained in place; weights of worker 0 are taken.  partition, exchange: this worker's.  sampler: of
-             the model's hops.  vertex_features, edge_features: Cached, or None to ask their owners.
+             the model's hops.  vertex_features, edge_features: WorkerCache, Cached, or None to ask their owners.
              edge_columns: as InputLoader.
              batch_size: events of a global mini-batch.  epochs: of fit().  learning_rate: of Adam.
              optimizer: makes another one of the parameters.  device: of the model and its inputs.  seed: of negatives,
@@ -91,8 +99,8 @@ class DistributedTrainer:
         sampler: RemoteSampler,
         exchange: Exchange,
         *,
-        vertex_features: Fetches | None = None,
-        edge_features: Fetches | None = None,
+        vertex_features: Fetches | WorkerCache | None = None,
+        edge_features: Fetches | WorkerCache | None = None,
         edge_columns: Sequence[EdgeColumn] = ("attr",),
         batch_size: int = 600,
         epochs: int = 1,
@@ -107,10 +115,11 @@ class DistributedTrainer:
         self._torch: Any = need("torch", "distributed")
         self.model, self.partition, self.sampler = model.to(device), partition, sampler
         self.exchange, self.batch_size, self.epochs, self.seed = exchange, batch_size, epochs, seed
-        self._vertex_rows = vertex_features or RemoteVertexRows(partition, exchange, device)
-        self._edge_rows = edge_features or RemoteEdgeRows(partition, exchange, sampler, device)
+        self._vertex_rows = _rows(vertex_features, RemoteVertexRows(partition, exchange, device), device)
+        self._edge_rows = _rows(edge_features, RemoteEdgeRows(partition, exchange, sampler, device), device)
         self._remote_edges = self._edge_rows.remote if isinstance(self._edge_rows, Cached) else self._edge_rows
-        self._caches = [rows for rows in (vertex_features, edge_features) if isinstance(rows, Cached)]
+        self._caches = [rows for rows in (self._vertex_rows, self._edge_rows) if isinstance(rows, Cached)]
+        self._marked = False  # whether the caches have a checkpoint
         self._loader = InputLoader(
             partition.graph,
             sampler,
@@ -353,10 +362,11 @@ class DistributedTrainer:
 
     # ---- all together
 
-    def begin(self, name: int) -> None:
+    def begin(self, name: int, *, again: bool) -> None:
         """Dropout and drawn samples follow from a name, below 2**32, and the worker's number; those of worker 0 are one
-        process's.
+        process's. again: caches begin as they did for the last name that was not, if they have seen one.
         """
+        self._mark_caches(again=again and self._marked)
         self._torch.manual_seed(name + self.exchange.rank)
         self.sampler.calls = (name << 20) + (self.exchange.rank << 52)
 
@@ -375,6 +385,10 @@ class DistributedTrainer:
         self.memory.load_own(own, slot_count)
         self._removed.clear()
 
+    def hit_counts(self) -> HitCounts:
+        """Of this worker's caches, since they were made."""
+        return hit_counts([self._vertex_rows], self._edge_rows)
+
     @property
     def clock(self) -> Clock:
         """Seconds of this worker by phase, waiting included."""
@@ -382,14 +396,18 @@ class DistributedTrainer:
 
     def _begin_epoch(self, epoch: int) -> None:
         """Dropout and drawn samples of an epoch follow from its name and the worker's; caches begin it as the first."""
-        for cache in self._caches:
-            if epoch:
-                cache.restore()
-            else:
-                cache.checkpoint()
+        self._mark_caches(again=epoch > 0)
         name = zlib.crc32(repr((self.seed, self._fits, epoch, self.exchange.rank)).encode())
         self._torch.manual_seed(name)
         self.sampler.calls = name << 24
+
+    def _mark_caches(self, *, again: bool) -> None:
+        for cache in self._caches:
+            if again:
+                cache.restore()
+            else:
+                cache.checkpoint()
+        self._marked = True
 
     def _share_weights(self) -> None:
         """Worker 0's weights and buffers, on every worker."""
@@ -408,6 +426,9 @@ class DistributedTrainer:
         of_all = [np.concatenate(self.exchange.gather(number)) for number in numbers]
         report.sampling_seconds, report.targets, report.targets_served = of_all
         report.seconds = dict(self._loader.clock.seconds)
+        counts = self.hit_counts()
+        every = self.exchange.gather(np.array(list(counts.values()), np.int64).reshape(1, -1, 2))
+        report.hit_rates = hit_rates({}, dict(zip(counts, np.concatenate(every).sum(axis=0).tolist(), strict=True)))
         return report
 
 
@@ -421,10 +442,10 @@ def check_training(
         raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     known = inspect.signature(DistributedTrainer).parameters
     names = [name for name, parameter in known.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    names = [name for name in names if not name.endswith("_features")]  # of one process, which others cannot be given
     if unknown := sorted(set(options) - set(names)):
         raise UsageError(f"[train] expected options among {', '.join(names)}, got {', '.join(unknown)}; leave them out")
     given = {name: options.get(name, known[name].default) for name in names}
+    check_worker_caches("train", given["vertex_features"], given["edge_features"])
     _check_options(*(given[name] for name in ("batch_size", "epochs", "learning_rate", "seed")))
     check_share("train", "validation", validation)
     device = checked_device("train", given["device"])
@@ -438,6 +459,13 @@ def check_training(
     made_optimizer("train", given["optimizer"], list(model.parameters()), given["learning_rate"])
     advice = "give a class of torch.optim, or a function or functools.partial of a module"
     check_picklable("train", "an optimizer=", given["optimizer"], advice)
+
+
+def _rows(given: Fetches | WorkerCache | None, remote: RemoteRows, device: torch.device | str) -> Fetches:
+    """What features are read from."""
+    if given is None:
+        return remote
+    return given.over(remote, device) if isinstance(given, WorkerCache) else given
 
 
 def made_optimizer(

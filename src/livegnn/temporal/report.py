@@ -31,6 +31,7 @@ class RoundReport:
     """One round: round 0 is the warm start. ap, auc and mrr are of the model before it was trained on these events.
 
     version: of the graph that it read.  seconds: by phase (ingest, sample, fetch, model, memory, checkpoint, publish).
+    hit_rates: of feature caches, for "vertices" and "edges", as far as there are caches.
     """
 
     round: int
@@ -42,6 +43,7 @@ class RoundReport:
     auc: float
     mrr: float
     seconds: dict[str, float]
+    hit_rates: dict[str, float] = field(default_factory=dict)
 
 
 _COLUMNS = ("round", "version", "events", "replayed", "loss", "ap", "auc", "mrr")

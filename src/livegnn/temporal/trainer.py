@@ -23,6 +23,7 @@ from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import as_seconds, finite_float, flag, shown
 from livegnn.optional import need
 from livegnn.stored import made_folder
+from livegnn.temporal.caches.stats import HitCounts, hit_counts, hit_rates
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, writable_folder, write_checkpoint
 from livegnn.temporal.checks import check_from_zero, check_whole, checked_parts
 from livegnn.temporal.edge_types import EdgeTypes, destination_types, edge_codes
@@ -352,7 +353,13 @@ class ContinuousTrainer:
             while self._arrived:
                 self._state.take(self._arrived[0], self._loader.device)
                 del self._arrived[0]
+            self._counted = self._hit_counts()
             yield source, version
+
+    def _hit_counts(self) -> HitCounts:
+        """Of the caches, since they were made."""
+        *vertices, edges = self._loader.sources
+        return hit_counts(vertices, edges)
 
     def _held(self) -> AbstractContextManager[HopSource]:
         """What samples the version of now while a round reads it. The caller holds the graph's lock."""
@@ -496,7 +503,8 @@ class ContinuousTrainer:
     def _end_round(self, report: RoundReport) -> RoundReport:
         """The round is in the report and in the folder; what fails here still undoes it."""
         self._state.version = report.version
-        report = replace(report, seconds=self._loader.clock.take())
+        rates = hit_rates(self._counted, self._hit_counts())
+        report = replace(report, seconds=self._loader.clock.take(), hit_rates=rates)
         self.report.rounds.append(report)
         self._save()
         return report

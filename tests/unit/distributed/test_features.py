@@ -12,9 +12,10 @@ from livegnn.distributed import (
     RemoteEdgeRows,
     RemoteSampler,
     RemoteVertexRows,
+    WorkerCache,
     run_threads,
 )
-from livegnn.errors import EdgeMissing, VertexUnknown
+from livegnn.errors import EdgeMissing, ValueInvalid, VertexUnknown
 from livegnn.temporal import FeatureCache
 from tests.unit.distributed.streams import stream_graph, targets_of
 
@@ -186,3 +187,14 @@ def test_additions_leave_the_cache_as_it_is():
     for found, hits in in_workers(work):
         np.testing.assert_array_equal(found[0], np.ones(5, np.float32))
         assert hits == 1
+
+
+def test_a_workers_cache_is_checked_where_it_is_described():
+    with pytest.raises(ValueInvalid, match=r"^\[WorkerCache\] expected a capacity from 1"):
+        WorkerCache(capacity=0)
+    with pytest.raises(ValueInvalid, match=r"^\[WorkerCache\] expected a policy among"):
+        WorkerCache(policy="mru")
+    with pytest.raises(ValueInvalid, match=r"^\[WorkerCache\] expected 0 < max_replace"):
+        WorkerCache(max_replace=0.0)
+    with pytest.raises(ValueInvalid, match=r"got 'static'"):
+        WorkerCache(policy="static")

@@ -16,6 +16,7 @@ from livegnn.distributed import (
     RemoteEdgeRows,
     RemoteSampler,
     RemoteVertexRows,
+    WorkerCache,
     ldg,
     run_threads,
 )
@@ -170,6 +171,27 @@ def test_caches_in_front_change_nothing():
     (plain, _), (cached, hits) = (run_threads(lambda e, c=c: work(e, c), 2)[0] for c in (False, True))
     assert cached == plain
     assert min(hits) > 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_workers_make_caches_of_their_own(name):
+    """The same numbers, and the hits of all workers' caches in the report."""
+    graph = graph_of()
+    events = Events.of(graph)
+
+    def work(exchange, caches):
+        trainer = trainer_of(exchange, name, graph, batch_size=64, **caches)
+        return trainer.fit(events, epochs=2, validation=0.25), trainer.hit_counts()
+
+    caches = {"edge_features": WorkerCache(capacity=30), "vertex_features": WorkerCache(capacity=10, policy="lfu")}
+    (plain, none), *_ = run_threads(lambda exchange: work(exchange, {}), 2)
+    assert (plain.hit_rates, none) == ({}, {})
+    results = run_threads(lambda exchange: work(exchange, caches), 2)
+    for report, _ in results:
+        assert [(epoch.loss, epoch.ap) for epoch in report.epochs] == [(e.loss, e.ap) for e in plain.epochs]
+        for kind in ("vertices", "edges"):
+            hits, misses = np.sum([counts[kind] for _, counts in results], axis=0)
+            assert report.hit_rates[kind] == hits / (hits + misses) > 0
 
 
 def test_events_of_vertices_that_came_later():

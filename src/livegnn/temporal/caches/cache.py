@@ -87,14 +87,7 @@ class FeatureCache(Consumer):
         threads: int | None = None,
     ) -> None:
         self._source = source_of(features, vertex_type)
-        self._capacity = _checked_capacity("FeatureCache", capacity)
-        if not isinstance(policy, str) or policy not in _POLICIES:
-            raise ValueInvalid(f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; fix it")
-        self.policy, self._max_replace = policy, checks.finite_float("FeatureCache", "max_replace", max_replace)
-        if not 0 < self._max_replace <= 1:
-            raise ValueInvalid(
-                f"[FeatureCache] expected 0 < max_replace <= 1, got {max_replace}; 1 replaces without limit"
-            )
+        self._capacity, self.policy, self._max_replace = checked_options("FeatureCache", capacity, policy, max_replace)
         self._torch = need("torch", "train")
         self.device = _checked_device(self._torch, device)
         self._copier = _native.RowCopier(thread_count("FeatureCache", threads))
@@ -502,6 +495,17 @@ class FeatureCache(Consumer):
         if isinstance(ids, self._torch.Tensor):
             ids = ids.detach().cpu().numpy()
         return checks.integer_array(where, "ids", ids)
+
+
+def checked_options(where: str, capacity: object, policy: object, max_replace: object) -> tuple[int, str, float]:
+    """A cache's options. Raises: ValueInvalid, DtypeInvalid."""
+    rows = _checked_capacity(where, capacity)
+    if not isinstance(policy, str) or policy not in _POLICIES:
+        raise ValueInvalid(f"[{where}] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; fix it")
+    share = checks.finite_float(where, "max_replace", max_replace)
+    if not 0 < share <= 1:
+        raise ValueInvalid(f"[{where}] expected 0 < max_replace <= 1, got {max_replace}; 1 replaces without limit")
+    return rows, policy, share
 
 
 def _checked_capacity(where: str, capacity: object) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
 
 
 @dataclass(slots=True)
@@ -67,3 +69,22 @@ class CacheStats(FetchStats):
         fresh = CacheStats()
         for field in fields(self):
             setattr(self, field.name, getattr(fresh, field.name))
+
+
+HitCounts: TypeAlias = dict[str, tuple[int, int]]  # hits and misses of "vertices" and "edges"
+
+
+def hit_counts(vertices: Iterable[Any], edges: Any) -> HitCounts:
+    """Of rows of vertices and of edges, as far as these are caches: what has no `stats` is left out."""
+    found: HitCounts = {}
+    for name, each in (*(("vertices", rows) for rows in vertices), ("edges", edges)):
+        if isinstance(stats := getattr(each, "stats", None), FetchStats):
+            hits, misses = found.get(name, (0, 0))
+            found[name] = hits + stats.hits, misses + stats.misses
+    return found
+
+
+def hit_rates(before: HitCounts, now: HitCounts) -> dict[str, float]:
+    """hits / (hits + misses) of what came in between; 0 where nothing was asked for."""
+    came = {name: [now[name][i] - before.get(name, (0, 0))[i] for i in range(2)] for name in now}
+    return {name: FetchStats(hits=hits, misses=misses).hit_rate for name, (hits, misses) in came.items()}
