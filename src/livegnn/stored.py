@@ -116,7 +116,7 @@ def replaced(path: Path, where: str, *, private: bool = False, sealed: bool = Tr
         if not private:
             os.fchmod(descriptor, 0o666 & ~_umask())
         os.replace(name, place)
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
     except BaseException as cause:
         with suppress(OSError):
             os.unlink(name)
@@ -177,8 +177,8 @@ def _clear_orphans(place: Path) -> None:
                 os.close(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Puts a renaming on disk."""
+def sync_folder(folder: Path) -> None:
+    """Puts a renaming in it on disk. Raises: OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

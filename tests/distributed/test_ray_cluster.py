@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
+from livegnn.distributed import PartsWriter
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.partition import VertexParts
 from livegnn.testing import streams
@@ -66,6 +67,32 @@ def test_that_workers_on_ray_cut_the_graph_anew_and_come_back(crew):
     report = cluster.partition_report
     assert [facts["vertices"] for facts in cluster.report()] == report.vertices.tolist()
     assert report.edges == engine.graph.edge_count
+
+
+def test_that_a_graph_in_chunks_and_a_cluster_in_parts_start_on_ray(crew, tmp_path):
+    rng = np.random.default_rng(7)
+    model = random_model(rng, family="sage", depth=2, weighted=False)
+    features, ends = rng.random((40, model.input_width), dtype=np.float32), rng.integers(0, 40, (2, 200))
+    with PartsWriter(tmp_path / "graph") as writer:
+        for rows in np.split(features, 4):
+            writer.add_vertices(rows)
+        for src, dst in zip(*(np.split(end, 5) for end in ends), strict=True):
+            writer.add_edges(src, dst)
+    engine = lg.Engine(model, lg.Graph(features, *ends), threads=1)
+    cluster = lg.Cluster.load(tmp_path / "graph", 2, model=model, crew=crew)
+    assert cluster.state_digest() == engine.state_digest()
+    os.kill(crew.processes()[1], signal.SIGKILL)
+    cluster.save(tmp_path / "saved", in_parts=True)
+    again = lg.Cluster.load(tmp_path / "saved", 2, crew=crew, partition=VertexParts(2, rng.integers(0, 2, 40)))
+    updates = lg.Updates()
+    updates.add_edge(3, 4)
+    for each in (engine, again):
+        each.apply(updates)
+    assert again.state_digest() == engine.state_digest()
+    share = tmp_path / "saved" / "share-000001.npz"
+    share.write_bytes(share.read_bytes()[:-1])
+    with pytest.raises(lg.errors.StoredStateInvalid, match=r"share-000001\.npz"):
+        lg.Cluster.load(tmp_path / "saved", 2, timeout_s=TIMEOUT_S)
 
 
 def test_that_a_paused_worker_is_replaced(ray_cluster):

@@ -7,6 +7,7 @@ Training: layout.py, who holds what; exchange.py, how workers talk; trainer.py, 
 over a live graph; ray_group.py, Ray's workers; threads.py, the same in threads (docs/distributed-training.md).
 """
 
+from livegnn.distributed.cluster.parts_writer import PartsWriter
 from livegnn.distributed.continuous import ContinuousClusterTrainer
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows, WorkerCache
@@ -44,6 +45,7 @@ __all__ = [
     "Newcomers",
     "Partition",
     "PartitionReport",
+    "PartsWriter",
     "Rebalancer",
     "RemoteEdgeRows",
     "RemoteSampler",

@@ -12,23 +12,26 @@ import numpy as np
 from livegnn.distributed.cluster.captured import CapturedCluster
 from livegnn.distributed.cluster.changes import MergedChanges
 from livegnn.distributed.cluster.crew import Crew
-from livegnn.distributed.cluster.cut import check_parts, cut
+from livegnn.distributed.cluster.cut import check_parts
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.driver_state import ClusterSettings, DriverState, notes_of
 from livegnn.distributed.cluster.moving import Repartition, parts_from
 from livegnn.distributed.cluster.notes import DriverNotes, record_of
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
+from livegnn.distributed.cluster.part_files import new_folder, share_name, write_directory
+from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
+from livegnn.distributed.cluster.sources import GraphSource, WholeGraph
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
 from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
-from livegnn.distributed.partition.by_name import Partitioner, parts_for
+from livegnn.distributed.partition.by_name import Partitioner
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import StateMismatch, UsageError, ValueInvalid
 from livegnn.graph.consumers import Recorded, Recorder, Switch, Switching
@@ -57,8 +60,8 @@ class Cluster(Outputs, Switching):
     Args:    graph: as the cluster begins; it is copied and not followed. The cluster's own is `cluster.graph`, without
              edges and features: vertices and ids can be asked of it, and a log attached.
              workers: how many, up to 64.  address: of a Ray cluster; by default Ray is started on this machine.
-             partition: how vertices are given to workers at the start: "metis" (pymetis), "ldg", "fennel", "hash", or
-             VertexParts.  newcomers: "ldg", "fennel" or "hash", for vertices that come later.
+             partition: how vertices are given to workers at the start: "metis" (pymetis; by default), "ldg", "fennel",
+             "hash", or VertexParts.  newcomers: "ldg", "fennel" or "hash", for vertices that come later.
              threads: of each worker.  timeout_s: after which a worker that does not answer is started again.
              snapshot_batches: after so many batches every worker takes a snapshot to start again from.
              snapshots: a folder for them that all hosts see; by default they lie in Ray's memory.
@@ -80,11 +83,11 @@ class Cluster(Outputs, Switching):
     def __init__(
         self,
         model: Model,
-        graph: Graph,
+        graph: Graph | PartsFolder,
         workers: int = 2,
         address: str | None = None,
         *,
-        partition: Partitioner | VertexParts = "metis",
+        partition: Partitioner | VertexParts | None = None,
         newcomers: NewcomerRule = "ldg",
         threads: int = 1,
         timeout_s: float = 60.0,
@@ -97,7 +100,8 @@ class Cluster(Outputs, Switching):
     ) -> None:
         check_parts("Cluster", workers)
         refuse_other("Cluster", "model", model, Model)
-        refuse_other("Cluster", "graph", graph, Graph)
+        if not isinstance(graph, PartsFolder):
+            refuse_other("Cluster", "graph", graph, Graph)
         if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
             raise ValueInvalid(f"[Cluster] expected 1 to {THREADS_MAX} threads, got {threads!r}; choose such a number")
         timeout_s = checked_group("Cluster", workers, timeout_s)
@@ -107,18 +111,18 @@ class Cluster(Outputs, Switching):
             )
         if crew is not None and crew.size != workers:
             raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
-        shape = GraphShape.of(graph)
-        recipe = Recipe.of(model, shape)
-        parts = parts_for("Cluster", graph, workers, partition)
-        directory = Directory(graph, Newcomers.of(graph, parts, rule=newcomers))
+        source: GraphSource = graph if isinstance(graph, PartsFolder) else WholeGraph(graph)
+        recipe = Recipe.of(model, source.shape)
+        parts = source.parts(workers, partition)
+        directory = Directory(source.graph, source.newcomers(parts, newcomers))
         folder = None if snapshots is None else SnapshotFolder(snapshots)
         if folder is not None:
             folder.refuse_used()
         settings = ClusterSettings(snapshot_batches, name, None if folder is None else str(folder.path))
-        self._begin(model, shape, directory, settings)
+        self._begin(model, source.shape, directory, settings)
         crew = crew or RayCrew(workers, threads, timeout_s, address, detached)
         self._serve(crew, recipe, detached is not None, folder)
-        self._crew.start(cut(graph, parts.of_first(graph.slot_count), workers), scales or [])
+        self._crew.start(source.steps(recipe, parts, scales or []))
 
     def _begin(self, model: Model, shape: GraphShape, directory: Directory, settings: ClusterSettings) -> None:
         self.model, self.shape, self._directory, self.graph = model, shape, directory, directory.graph
@@ -317,25 +321,63 @@ class Cluster(Outputs, Switching):
         self._crew.refuse_closed("partition_report")
         return PartitionReport.joined(self._crew.each("partition_report", self.graph.vertex_types or ()))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, in_parts: bool = False) -> None:
         """Writes graph, model and scales to one file, as Engine.save does: an Engine can load it, and a Cluster of any
-        number of workers. The driver holds the whole graph meanwhile. Raises: as Engine.save.
+        number of workers. The driver holds the whole graph meanwhile.
+
+        Args:    in_parts: to a new folder instead, in which each worker writes a file. The driver holds no more than it
+                 does anyway; a Cluster of any number of workers can load it. All hosts must see the folder.
+        Raises:  as Engine.save; UsageError for a folder that is there.
         """
         self._crew.refuse_closed("save")
         with self.graph.host.writing("save"):
+            if in_parts:
+                self._save_parts(path)
+                return
             captured = self.capture()
             captured.take()
             storage.save(file_path("save", path), captured.to_arrays(), self.model, self.scales, self.settings)
 
+    def _save_parts(self, path: str | os.PathLike[str]) -> None:
+        directory = self._directory
+        with new_folder(path) as folder:
+            written = self._crew.all([("save_share", folder / share_name(i)) for i in range(self.workers)])
+            parts, digests = directory.newcomers.parts, [digest for digest, _ in written]
+            counts = {"next_edge_id": directory.next_edge_id, "edges": sum(edges for _, edges in written)}
+            kept: dict[str, Any] = {"parts": parts, "model": self.model, "scales": self.scales}
+            file_of = parts.of_first(self.graph.slot_count)
+            write_directory(folder, self.graph, self.shape, file_of, digests, **counts, **kept)
+
     @classmethod
-    def load(cls, path: str | os.PathLike[str], workers: int = 2, address: str | None = None, **options: Any) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        workers: int = 2,
+        address: str | None = None,
+        *,
+        model: Model | None = None,
+        **options: Any,
+    ) -> Self:
         """The cluster, or the Engine, that save() wrote, with the same scales and so the same bits.
 
-        Args:   options: as of Cluster.  Raises: as Engine.load; as Cluster.
+        Args:   path: of a file; or of a folder (in_parts=True, or a PartsWriter's). Workers read that and cut it among
+                themselves, by default into the parts that were saved, as far as their number allows.
+                model: to run another one, or where the folder has none; then units are chosen anew.
+                options: as of Cluster.
+        Raises: as Engine.load; as Cluster; UsageError without a model.
         """
+        if os.path.isdir(path):
+            folder = PartsFolder(path)
+            if model is None:
+                model, options = folder.model, {"scales": folder.scales, **options}
+            if model is None:
+                raise UsageError(f"[load] expected model= for {path}, which has none, got none; pass the model to run")
+            return cls(model, folder, workers, address, **options)
+        if model is not None:
+            raise UsageError("[load] expected no model= with a file, which has one, got one; call swap() after it")
         with storage.opened(path) as content:
-            arrays, model, scales, _ = storage.parts(content)
-        return cls(model, Graph.from_arrays(arrays), workers, address, scales=scales, **options)
+            arrays, saved, scales, _ = storage.parts(content)
+        return cls(saved, Graph.from_arrays(arrays), workers, address, scales=scales, **options)
 
     def capture(self) -> CapturedCluster:
         """What copies the whole graph as it is, for a snapshot: see CapturedCluster."""

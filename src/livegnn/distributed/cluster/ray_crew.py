@@ -18,7 +18,7 @@ from livegnn.optional import need
 
 _LOADS = (PartWorker.__module__,)
 _PART = "part"
-_MAY_BE_EMPTY = ("ready", "start", "start_again")  # calls that a worker without a part can take
+_MAY_BE_EMPTY = ("ready", "start", "start_again", "read_share")  # calls that a worker without a part can take
 
 
 class RayCrew:

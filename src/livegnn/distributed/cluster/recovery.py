@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from livegnn.distributed.cluster.crew import Call, Crew
-from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
@@ -58,10 +57,11 @@ class RecoveringCrew:
         self._driver_state: bytes | None = None  # at the snapshot
         self._moves_max = -1
 
-    def start(self, pieces: Sequence[PartArrays], scales: list[list[int]]) -> None:
-        """Gives each worker its part. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
+    def start(self, steps: Iterable[Sequence[Call]]) -> None:
+        """Has the workers start. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
         try:
-            self._crew.call([("start", self.version, piece, self._recipe, scales) for piece in pieces])
+            for calls in steps:
+                self._crew.call(calls)
             self._take_snapshot()
         except BaseException:
             self.close()

@@ -22,8 +22,9 @@ from livegnn import _native, errors
 from livegnn.distributed.cluster.cut import PartArrays
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch, PartSnapshot, Rounds
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
+from livegnn.distributed.cluster.part_files import read_share, write_arrays
 from livegnn.distributed.cluster.recipe import Recipe
-from livegnn.distributed.cluster.shuffle import NewCut, shuffle
+from livegnn.distributed.cluster.shuffle import NewCut, Share, shuffle
 from livegnn.distributed.cluster.snapshot_files import StoredPart
 from livegnn.distributed.partition import PartitionReport
 from livegnn.errors import Facts, InvariantBroken, LiveGnnError, PartRefused, UpdateError
@@ -133,6 +134,7 @@ class PartWorker:
         self._holding: _Holding | None = None
         self._view: Any = None
         self._next: _Next | None = None
+        self._share: tuple[int, Share] | None = None  # from files, until start_shuffled()
 
     @property
     def part(self) -> PartEngine:
@@ -165,6 +167,22 @@ class PartWorker:
         self._done.clear()
         self._snapshots.clear()
         self._driver_states.clear()
+
+    def read_share(
+        self, number: int, files: Sequence[tuple[Path, str]], options: dict[str, Any], slot_count: int
+    ) -> None:
+        """Reads some files of a graph in parts, as the worker of that number. No round. Raises: as of part_files."""
+        self._share = number, read_share(files, options, slot_count)
+
+    def start_shuffled(self, new: NewCut, recipe: Recipe, scales: list[list[int]]) -> None:
+        """start() on what all have read, once they have exchanged it."""
+        self.start(new.version, self._shuffled(new), recipe, scales)
+
+    def _shuffled(self, new: NewCut) -> PartArrays:
+        if self._share is None:
+            raise InvariantBroken("invariant broken: a worker starts from files that it has not read")
+        (number, share), self._share = self._share, None
+        return shuffle(share, number, new, self.swap)
 
     def start_again(
         self, snapshot: PartSnapshot | StoredPart, recipe: Recipe, moves_max: int, driver: bytes | None = None
@@ -375,6 +393,11 @@ class PartWorker:
     def own_arrays(self) -> dict[str, AnyArray]:
         """This worker's share of the whole graph's columns."""
         return self.part.own_arrays()
+
+    def save_share(self, path: Path) -> tuple[str, int]:
+        """Writes this worker's share of the graph; the file's digest, and how many edges are no self-loops."""
+        share = self.part.own_arrays()
+        return write_arrays(path, share), int(np.count_nonzero(share["src"] != share["dst"]))
 
     def own_ends(self) -> tuple[Int64Array, Int64Array]:
         """Ends of this worker's share of the edges."""

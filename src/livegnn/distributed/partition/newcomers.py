@@ -98,6 +98,13 @@ class Newcomers:
         if rule == "fennel":
             topology = Topology.of(graph)
             edges = int((topology.src != topology.dst).sum())
+        return cls.counted(parts, live, rule=rule, slack=slack, edges=edges)
+
+    @classmethod
+    def counted(
+        cls, parts: VertexParts, live: BoolArray, *, rule: NewcomerRule = "ldg", slack: float = 0.1, edges: int = 0
+    ) -> Self:
+        """The same of a graph that is elsewhere. live: (slots,) bool.  edges: how many, for "fennel"."""
         return cls._begun(parts, live, rule, slack, edges / max(int(np.count_nonzero(live)), 1))
 
     def continued(self, parts: VertexParts, live: BoolArray) -> Newcomers:
