@@ -11,8 +11,8 @@ namespace livegnn {
 
 namespace {
 
-// Of a column on the wire, about: a sum's and a message's.
-constexpr std::int64_t kSumBytes = 5, kRowBytes = 4;
+// Of a column on the wire, about: a sum's, a message's and, where the receiver has the one before, its difference's.
+constexpr std::int64_t kSumBytes = 5, kRowBytes = 4, kDifferenceBytes = 3;
 
 template <typename Visit>
 void each_part(std::uint64_t bits, Visit&& visit) {
@@ -65,9 +65,7 @@ HaloTrade::HaloTrade(Workspace& work, Halo& halo) : work_(work), halo_(halo), mi
     crosses_first_ |= stage == 0;
     if (stage == 0) continue;
     tables_[at(stage)].push_back(static_cast<int>(t));
-    if (halo.parts() > 1 && carrier_[t] >= 0 && work.operators[at(carrier_[t])]->mails()) {
-      work.row_users[t].keep_before = true;
-    }
+    if (halo.parts() > 1) work.row_users[t].keep_before = true;
     work.row_users[t].changed.push_back(&changed_[t]);
   }
   arrived_.resize(work.operators.size());
@@ -274,18 +272,22 @@ std::vector<std::vector<VertexId>> HaloTrade::changed_sources(int table) {
 
 void HaloTrade::write_rows(int table, std::vector<WireWriter>& to) {
   const std::vector<std::vector<VertexId>> lists = changed_sources(table);
-  const StoredRows& rows = work_.state.stored[at(table)];
   for (int part = 0; part < halo_.parts(); ++part) {
     if (part == halo_.part()) continue;
     WireWriter& writer = to[at(part)];
     writer.number(lists[at(part)].size());
     writer.begin_ids();
-    for (const VertexId u : lists[at(part)]) {
-      writer.id(halo_.global_of(u));
-      writer.floats(rows.row(u), work_.source().stored[at(table)].width);
-    }
+    for (const VertexId u : lists[at(part)]) write_row(table, u, part, writer);
     halo_.counts.source_rows += static_cast<std::int64_t>(lists[at(part)].size());
   }
+}
+
+// A row to a part that has the one before, or has none of a vertex that it has just met.
+void HaloTrade::write_row(int table, VertexId u, int part, WireWriter& to) const {
+  const float* row = work_.state.stored[at(table)].row(u);
+  const int width = work_.source().stored[at(table)].width;
+  to.id(halo_.global_of(u));
+  is_first(u, part) ? to.floats(row, width) : to.floats_since(work_.rows_before[at(table)].find(u, row), row, width);
 }
 
 void HaloTrade::read_rows(int table, WireReader& from) {
@@ -295,9 +297,9 @@ void HaloTrade::read_rows(int table, WireReader& from) {
   from.begin_ids();
   for (std::size_t left = from.count(); left > 0; --left) {
     const VertexId v = halo_.local_of(from.id());
-    from.floats(row.data(), width);
+    const float* kept = v == kNoVertex ? row.data() : work_.state.stored[at(table)].row(v);
+    from.floats_since(kept, row.data(), width);
     if (v == kNoVertex) continue;
-    const float* kept = work_.state.stored[at(table)].row(v);
     if (k >= 0) {
       arrived_[at(k)].add(v);
       work_.operators[at(k)]->take_arrived(v, kept, row.data());
@@ -355,10 +357,10 @@ void HaloTrade::choose(int k, Choice& choice) {
   };
   std::vector<std::int64_t> limits(at(halo_.parts()));
   for (int part = 0; part < halo_.parts(); ++part)
-    limits[at(part)] = 2 * kRowBytes * static_cast<std::int64_t>(choice.stale[at(part)].size());
+    limits[at(part)] = (kRowBytes + kDifferenceBytes) * static_cast<std::int64_t>(choice.stale[at(part)].size());
   choice.sums_stale = count(choice.stale, limits, false);
   for (int part = 0; part < halo_.parts(); ++part)
-    limits[at(part)] = kRowBytes * (static_cast<std::int64_t>(choice.fresh[at(part)].size()) - forced[at(part)]);
+    limits[at(part)] = kDifferenceBytes * (static_cast<std::int64_t>(choice.fresh[at(part)].size()) - forced[at(part)]);
   choice.sums_fresh = count(choice.fresh, limits, true);
 }
 
@@ -403,16 +405,14 @@ void HaloTrade::write_sums(int k, std::vector<WireWriter>& to) {
     writer.begin_ids();
     for (const VertexId u : stale) {
       writer.id(halo_.global_of(u));
-      writer.floats(before.find(u, rows.row(u)), spec.width);
-      writer.floats(rows.row(u), spec.width);
+      const float* old = before.find(u, rows.row(u));
+      writer.floats(old, spec.width);
+      writer.floats_since(old, rows.row(u), spec.width);
       mark_stale(k, u, bit, false);
     }
     writer.number(sent.size());
     writer.begin_ids();
-    for (const VertexId u : sent) {
-      writer.id(halo_.global_of(u));
-      writer.floats(rows.row(u), spec.width);
-    }
+    for (const VertexId u : sent) write_row(spec.message_table, u, part, writer);
     halo_.counts.source_rows += static_cast<std::int64_t>(2 * stale.size() + sent.size());
   }
   op.mail_sources(by_sums_, mail_[at(k)]);
@@ -460,17 +460,18 @@ void HaloTrade::read_sums(int k, WireReader& from) {
   });
   each([&](VertexId v) {
     from.floats(before.data(), spec.width);
-    from.floats(now.data(), spec.width);
+    from.floats_since(before.data(), now.data(), spec.width);
     if (v == kNoVertex) return;
     mark_stale(k, v, mine_, false);
     arrived_[at(k)].add(v);
     op.take_arrived(v, before.data(), now.data());
   });
   each([&](VertexId v) {
-    from.floats(now.data(), spec.width);
+    const float* kept = v == kNoVertex ? now.data() : work_.state.stored[at(spec.message_table)].row(v);
+    from.floats_since(kept, now.data(), spec.width);
     if (v == kNoVertex) return;
     arrived_[at(k)].add(v);
-    op.take_arrived(v, work_.state.stored[at(spec.message_table)].row(v), now.data());
+    op.take_arrived(v, kept, now.data());
   });
   Scratch<std::int64_t> sums;
   std::fill_n(sums.need(at(padded)), padded, 0);

@@ -96,6 +96,7 @@ class HaloTrade {
   std::vector<std::vector<VertexId>> changed_sources(int table);
   void by_global(std::vector<VertexId>& vertices) const;
   void write_rows(int table, std::vector<WireWriter>& to);
+  void write_row(int table, VertexId u, int part, WireWriter& to) const;
   void read_rows(int table, WireReader& from);
   void choose(int k, Choice& choice);
   void write_sums(int k, std::vector<WireWriter>& to);

@@ -1,4 +1,5 @@
-// What parts send each other: numbers in as many bytes as they need, and rows without their zeros.
+// What parts send each other: numbers in as many bytes as they need, and rows without their zeros or without what the
+// receiver has of them.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "inference/row_difference.h"
 #include "livegnn/error.h"
 
 namespace livegnn {
@@ -45,6 +47,14 @@ class WireWriter {
       if (!is_zero(c)) plain(row[c]);
     }
   }
+  // The same to a receiver that has `before`: as the difference where that is shorter. The first byte is then above
+  // those of floats().
+  void floats_since(const float* before, const float* row, int width) {
+    difference_.take(row, before, width);
+    if (difference_.bytes() >= plain_bytes(row, width)) return floats(row, width);
+    byte(static_cast<std::uint8_t>(kDifference + difference_.parameter()));
+    difference_.write(to_);
+  }
   // In the fewest bytes that hold every column.
   void integers(const std::int64_t* row, int width) {
     std::uint64_t most = 0;
@@ -58,7 +68,14 @@ class WireWriter {
     }
   }
 
+  static constexpr int kDifference = 2;  // the first byte of a row that is one, plus its parameter
+
  private:
+  static std::size_t plain_bytes(const float* row, int width) {  // after the first byte
+    const auto zeros =
+        static_cast<int>(std::count_if(row, row + width, [](float x) { return std::bit_cast<std::uint32_t>(x) == 0; }));
+    return static_cast<std::size_t>(std::min(width * 4, (width + 7) / 8 + (width - zeros) * 4));
+  }
   template <typename IsZero>
   bool write_shape(int width, int size, IsZero&& is_zero) {
     int zeros = 0;
@@ -77,6 +94,7 @@ class WireWriter {
 
   std::string& to_;
   std::int64_t last_ = 0;
+  RowDifference difference_;
 };
 
 // Of a parcel of another part of this cluster: what does not fit is our own mistake or a broken wire.
@@ -120,6 +138,14 @@ class WireReader {
   void floats(float* row, int width) {
     if (!read_shape(width)) return bytes(row, static_cast<std::size_t>(width) * sizeof(float));
     for (int c = 0; c < width; ++c) row[c] = there(c) ? plain<float>() : 0.0f;
+  }
+  // What floats_since() wrote; `before` may be `row`.
+  void floats_since(const float* before, float* row, int width) {
+    need(1);
+    const int parameter = static_cast<std::uint8_t>(*at_) - WireWriter::kDifference;
+    if (parameter < 0) return floats(row, width);
+    invariant(parameter <= RowDifference::kParameterMax, "a difference on the wire of no such parameter");
+    at_ = RowDifference::read(at_ + 1, end_, parameter, before, row, width);
   }
   void integers(std::int64_t* row, int width) {
     const int size = byte();

@@ -102,6 +102,39 @@ TEST(rows_of_floats_keep_every_bit) {
   }
 }
 
+TEST(rows_come_back_as_differences_with_every_bit) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 6000; ++round) {
+    const auto width = static_cast<int>(random() % 40);
+    std::vector<float> row(static_cast<std::size_t>(width)), before(row), back(row.size(), 7.0f);
+    const auto kind = random() % 4;  // the same, near, far apart, or zeros among them
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      before[c] = kind == 1 ? 0.5f + static_cast<float>(random() % 1000) : random_float(random);
+      const auto bits = std::bit_cast<std::uint32_t>(before[c]);
+      row[c] = kind == 0 ? before[c] : std::bit_cast<float>(bits + static_cast<std::uint32_t>(random() % 4096) - 2048);
+      if (kind == 2) row[c] = random_float(random);
+      if (kind == 3 && random() % 2 == 0) row[c] = 0.0f;
+    }
+    std::string bytes, plain;
+    WireWriter to(bytes);
+    to.floats_since(before.data(), row.data(), width);
+    WireWriter(plain).floats(row.data(), width);
+    CHECK(bytes.size() <= plain.size());
+    const std::size_t size = bytes.size();
+    if (kind == 0) CHECK(size <= 2 + row.size() / 4);
+    if (kind == 1) CHECK(size <= 2 + row.size() * 2);
+    to.byte(0xa5);
+    WireReader from = reader_of(bytes);
+    from.floats_since(before.data(), back.data(), width);
+    for (std::size_t c = 0; c < row.size(); ++c)
+      CHECK(std::bit_cast<std::uint32_t>(row[c]) == std::bit_cast<std::uint32_t>(back[c]));
+    CHECK(from.byte() == 0xa5);
+    CHECK(from.at_end());
+    const std::string cut = bytes.substr(0, random() % size);
+    CHECK_THROWS(reader_of(cut).floats_since(before.data(), back.data(), width), ErrorKind::InvariantBroken);
+  }
+}
+
 TEST(rows_of_sums_come_back) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 4000; ++round) {
