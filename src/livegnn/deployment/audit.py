@@ -21,7 +21,6 @@ from livegnn.deployment.places import KeptPlaces
 from livegnn.deployment.snapshots import Captured, EngineEntry, EnginePart, Manifest
 from livegnn.deployment.temporal import joined, remade
 from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, StoredStateInvalid, UsageError
-from livegnn.graph import Graph
 from livegnn.inference import Engine, storage
 from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
 from livegnn.models.model import Model
@@ -41,7 +40,7 @@ class _Replayed:
     """Graph, engines, keys and places of a snapshot, moved on along the log; an engine that is new there joins them."""
 
     def __init__(self, captured: Captured) -> None:
-        self.graph = Graph.from_arrays(captured.graph)
+        self.graph = captured.whole()
         self.first = self.graph.version - captured.offset  # version less offset
         self.keys = KeptKeys(_KEYS_MAX)
         self.keys.restore(captured.keys)

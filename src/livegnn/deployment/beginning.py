@@ -9,13 +9,14 @@ import numpy as np
 
 from livegnn.deployment.by_path import found_by_path
 from livegnn.deployment.config import GraphConfig
+from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.errors import UsageError
 from livegnn.files import Table, listed, read_features, read_table
 from livegnn.graph import Graph
 
 
-def first_graph(config: GraphConfig, folder: Path) -> Graph:
-    """The graph before the first entry. Paths are relative to `folder`.
+def first_graph(config: GraphConfig, folder: Path) -> Graph | PartsFolder:
+    """The graph before the first entry, or the folder of its parts. Paths are relative to `folder`.
 
     Raises:  UsageError where the configuration names none; what reading the files raises, naming file, row and column.
     """
@@ -27,13 +28,15 @@ def first_graph(config: GraphConfig, folder: Path) -> Graph:
                 "return one"
             )
         return made
+    if config.parts:
+        return PartsFolder(folder / config.parts)
     if config.features:
         return _of_files(config, folder)
     if config.feature_width:
         return _empty(config)
     raise UsageError(
-        "[graph] expected features, feature_width or factory at the first start, got none of them; name the file of "
-        "features, the width of those that will come, or a function that makes the graph"
+        "[graph] expected features, parts, feature_width or factory at the first start, got none of them; name the "
+        "file of features, a folder of parts, the width of those that will come, or a function that makes the graph"
     )
 
 

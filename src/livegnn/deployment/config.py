@@ -36,6 +36,7 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class GraphConfig(_Table, frozen=True, kw_only=True):
     """The graph before the first entry of the log. It is read at the first start only."""
 
+    parts: str = ""  # a folder that a PartsWriter wrote, or Cluster.save(in_parts=True)
     features: str = ""  # .npy, .parquet or .csv: one row for each vertex
     id: str = ""  # the column of vertex ids in the features file; without it ids are row numbers
     columns: tuple[str, ...] = ()  # of the features file: the model's features, in its order; all but id without it
@@ -75,6 +76,7 @@ class SnapshotConfig(_Table, frozen=True, kw_only=True):
     keep: Positive = 3
     every_entries: Count = 100_000  # 0: only on request, and when the deployment closes
     at_close: bool = True
+    in_parts: bool = False  # each worker of [cluster] writes its part; all hosts must see the data folder
 
 
 class EngineConfig(_Table, frozen=True, kw_only=True):
@@ -211,15 +213,20 @@ def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> De
                 f"[{where}] expected the model of sampler {sampler.name!r} as NAME/VERSION, got {sampler.model!r}; no "
                 "entry of the log says which version answers, so name it"
             )
-    if config.cluster.workers:
-        check_cluster(config, where)
+    check_cluster(config, where)
     shadows = tuple(one.name + SHADOW_SUFFIX for one in config.engine if one.shadow)
     check_pipes(where, config.source, config.sink, tuple(one.name for one in config.engine), shadows)
     return config
 
 
 def check_cluster(config: DeploymentConfig, where: str = "cluster") -> None:
-    """Raises: ValueInvalid for what an engine over workers cannot do, by its key."""
+    """Raises: ValueInvalid for what an engine over workers cannot do, by its key, or only such a one can."""
+    if not config.cluster.workers:
+        if config.snapshots.in_parts:
+            raise ValueInvalid(
+                f"[{where}] expected cluster.workers above 0 with snapshots.in_parts, got 0; leave in_parts out"
+            )
+        return
     if len(config.engine) != 1:
         raise ValueInvalid(
             f"[{where}] expected one engine with cluster.workers = {config.cluster.workers}, got {len(config.engine)}; "
@@ -243,8 +250,7 @@ def over_workers(config: DeploymentConfig, workers: int) -> DeploymentConfig:
     if type(workers) is not int or not 0 <= workers <= WORKERS_MAX:
         raise ValueInvalid(f"[workers] expected 0 to {WORKERS_MAX} workers, got {workers!r}; choose such a number")
     found = structs.replace(config, cluster=structs.replace(config.cluster, workers=workers))
-    if workers:
-        check_cluster(found, "workers")
+    check_cluster(found, "workers")
     return found
 
 

@@ -16,6 +16,7 @@ from livegnn.deployment.snapshots import EngineEntry, EnginePart
 from livegnn.deployment.temporal import TemporalPart, TemporalUse, made
 from livegnn.deployment.training import TrainingThread
 from livegnn.distributed.cluster.cluster import Cluster
+from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.graph import Graph
 from livegnn.inference import Engine, Readout
 from livegnn.models.model import Model
@@ -38,13 +39,14 @@ class Consumers:
     A shadow that refuses a batch is set aside: the batch stands without it. on_replaced: called with the name of a
     shadow that was set aside, or is back, under the graph's lock.
     configured: engine name -> what the configuration said of its model, when that last counted.
+    source: the graph, or the folder of its parts, for workers.
     graph: that batches are applied to: the given one, or of an engine over workers its own.
     """
 
     def __init__(
         self,
         config: DeploymentConfig,
-        graph: Graph,
+        source: Graph | PartsFolder,
         registry: Registry,
         stored: Mapping[str, EnginePart],
         temporal: Mapping[str, TemporalPart],
@@ -54,7 +56,8 @@ class Consumers:
         self.configured: dict[str, str] = {}
         self.on_replaced: list[Callable[[str], object]] = []
         self._options = {one.name: one for one in config.engine}
-        self._cluster, self.graph = config.cluster, graph
+        self._cluster, self._source = config.cluster, source
+        self.graph = graph = source.graph if isinstance(source, PartsFolder) else source
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
         self.samplers: dict[str, PreSampler] = {}
@@ -121,10 +124,10 @@ class Consumers:
         options = self._cluster
         return Cluster(
             model,
-            self.graph,
+            self._source,
             options.workers,
             options.address or None,
-            partition=options.partition,
+            partition=None if isinstance(self._source, PartsFolder) else options.partition,
             newcomers=options.newcomers,
             threads=config.threads or 1,
             timeout_s=options.timeout_s,

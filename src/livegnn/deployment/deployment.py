@@ -49,6 +49,7 @@ from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
 from livegnn.deployment.vector_index import VectorIndex
 from livegnn.distributed.cluster.cluster import Cluster
+from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.graph.saved import CapturedGraph
@@ -156,11 +157,14 @@ class Deployment:
             )
         self._places = KeptPlaces()
         if captured is None:
-            self.graph, offset = self._first_graph(), 0
+            source, offset = self._first_graph(), 0
         else:
-            self.graph, offset = Graph.from_arrays(captured.graph), captured.offset
+            source, offset = captured.source(), captured.offset
             keys.restore(captured.keys)
             self._places.move(captured.sources)
+        if not self.config.cluster.workers:
+            source = snapshots.in_process_graph(source)
+        self.graph = source.graph if isinstance(source, PartsFolder) else source
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         self._snapshot_version = self.graph.version
         stored = {} if captured is None else captured.engines
@@ -168,10 +172,10 @@ class Deployment:
         newest = snapshots.newest_manifest(self.data)  # not that of `captured` where a sink is behind
         self._recorded = set() if newest is None else {*newest.engines, *newest.temporal}  # the history has their model
         self._recorded_version = -1 if newest is None else newest.version
-        if engines_can_wait(self.config) and self.log.tail > offset:
+        if engines_can_wait(self.config) and isinstance(source, Graph) and self.log.tail > offset:
             stored = self._replayed(stored)
             offset = self.offset
-        self.consumers = Consumers(self.config, self.graph, self.registry, stored, temporal)
+        self.consumers = Consumers(self.config, source, self.registry, stored, temporal)
         stack.callback(self.consumers.close)
         self.graph = self.consumers.graph
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
@@ -247,7 +251,7 @@ class Deployment:
         }
         emit("recovered", text, version=self.version, models=self.models, **fields)
 
-    def _first_graph(self) -> Graph:
+    def _first_graph(self) -> Graph | PartsFolder:
         if self.log.tail:
             raise StoredStateInvalid(
                 f"[start] expected a snapshot in {self.data} for the log of {self.log.tail} entries, got none; restore "
@@ -555,6 +559,8 @@ class Deployment:
 
     def _capture(self) -> snapshots.Captured:
         """The content of a snapshot. Writes stop meanwhile, reads do not."""
+        if self.config.snapshots.in_parts and self.cluster is not None:
+            return self._captured_in_parts(self.cluster)
         graph = self.cluster.capture() if self.cluster is not None else CapturedGraph(self.graph.host)
         with self.graph.host.lock, snapshots.Pause() as pause:
             graph.take()
@@ -564,6 +570,16 @@ class Deployment:
         return snapshots.Captured(
             graph.version, offset, arrays, engines, keys, pause.seconds, temporal=temporal, sources=sources
         )
+
+    def _captured_in_parts(self, cluster: Cluster) -> snapshots.Captured:
+        """The same, but for the graph, which the workers write to a folder: writes stop until it is written."""
+        folder = snapshots.folder_of_parts(self.data)
+        with self.graph.host.lock, snapshots.Pause() as pause:
+            cluster.save(folder, in_parts=True)
+            version, engines, keys = self.graph.version, self.consumers.parts(), self._keys.rows()
+            sources = self._places.all()
+        offset = version - self._first
+        return snapshots.Captured(version, offset, folder, engines, keys, pause.seconds, sources=sources)
 
     def _watch(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
     DIR/snapshots/VERSION/                 twelve digits; complete if and only if it has its manifest
         graph.npz                          sealed (stored.py): the graph's arrays
+        graph/                             or the graph in parts (distributed/cluster/part_files.py)
         engine-NAME.npz                    sealed: model, scales and settings; its state is a function of these
         temporal-NAME.pt                   sealed: weights, memory and settings of a temporal engine (temporal.py)
         keys.json                          idempotency keys
@@ -33,7 +34,9 @@ import numpy as np
 from livegnn.deployment.keys import KeptRow
 from livegnn.deployment.places import Place
 from livegnn.deployment.temporal import TemporalPart, read_part, write_part
+from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
+from livegnn.graph import Graph
 from livegnn.inference import storage
 from livegnn.models.model import Model
 from livegnn.stored import checked, replaced
@@ -41,8 +44,10 @@ from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
 
 FOLDER, MANIFEST, GRAPH_FILE, KEYS_FILE = "snapshots", "manifest.json", "graph.npz", "keys.json"
+GRAPH_FOLDER = "graph"
 SOURCES_FILE = "sources.json"
 _FORMAT = "livegnn-snapshot-1"
+_PARTS = "graph.part"  # prune() takes away what a crash leaves of it
 _NAME = re.compile(r"[0-9]{12}")
 _log = logging.getLogger("livegnn")
 
@@ -79,17 +84,30 @@ class EnginePart:
 class Captured:
     """The content of a snapshot, in memory. offset: of the first entry that it does not hold.
 
-    pause_s: for how long writes were stopped.
+    graph: its arrays, or the folder of its parts.  pause_s: for how long writes were stopped.
     """
 
     version: int
     offset: int
-    graph: Mapping[str, AnyArray]
+    graph: Mapping[str, AnyArray] | Path
     engines: Mapping[str, EnginePart]
     keys: list[KeptRow]
     pause_s: float = 0.0
     temporal: Mapping[str, TemporalPart] = field(default_factory=dict)
     sources: Mapping[str, Place] = field(default_factory=dict)
+
+    def source(self) -> Graph | PartsFolder:
+        """The graph, or the folder that workers can start from."""
+        return PartsFolder(self.graph) if isinstance(self.graph, Path) else Graph.from_arrays(self.graph)
+
+    def whole(self) -> Graph:
+        """The graph in this process."""
+        return in_process_graph(self.source())
+
+
+def in_process_graph(source: Graph | PartsFolder) -> Graph:
+    """The graph itself."""
+    return source.whole() if isinstance(source, PartsFolder) else source
 
 
 def write(data: Path, captured: Captured) -> Path:
@@ -106,8 +124,11 @@ def write(data: Path, captured: Captured) -> Path:
         shutil.rmtree(left, ignore_errors=True)
     part.mkdir()
     try:
-        with replaced(part / GRAPH_FILE, "snapshot") as file:
-            np.savez(file, allow_pickle=False, **captured.graph)
+        if isinstance(captured.graph, Path):
+            os.rename(captured.graph, part / GRAPH_FOLDER)
+        else:
+            with replaced(part / GRAPH_FILE, "snapshot") as file:
+                np.savez(file, allow_pickle=False, **captured.graph)
         for name, engine in captured.engines.items():
             storage.save(part / f"engine-{name}.npz", {}, engine.model, engine.scales, engine.settings)
         for name, each in captured.temporal.items():
@@ -117,7 +138,7 @@ def write(data: Path, captured: Captured) -> Path:
         if captured.sources:
             with replaced(part / SOURCES_FILE, "snapshot", sealed=False) as file:
                 file.write(msgspec.json.encode(captured.sources))
-        names = sorted(one.name for one in part.iterdir())
+        names = sorted(str(one.relative_to(part)) for one in part.rglob("*") if one.is_file())
         entries = {name: engine.entry for name, engine in captured.engines.items()}
         files = {name: _digest(part / name) for name in names}
         temporal = {name: EngineEntry(each.key, each.configured) for name, each in captured.temporal.items()}
@@ -138,6 +159,15 @@ def write(data: Path, captured: Captured) -> Path:
     return place
 
 
+def folder_of_parts(data: Path) -> Path:
+    """The path of a new folder for a graph in parts, which write() moves to its snapshot."""
+    folder = data / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / _PARTS
+    shutil.rmtree(place, ignore_errors=True)  # of a crash
+    return place
+
+
 def check(place: Path) -> Manifest:
     """Compares every file of a snapshot with its digest. Raises: StoredStateInvalid naming the file."""
     manifest = manifest_of(place)
@@ -153,8 +183,10 @@ def check(place: Path) -> Manifest:
 def read(place: Path) -> Captured:
     """A snapshot, each file compared with its digest. Raises: StoredStateInvalid naming the file."""
     manifest = check(place)
-    with checked(place / GRAPH_FILE, "snapshot", expected="a graph", advice="use another snapshot") as content:
-        graph = read_arrays(content)
+    graph: Mapping[str, AnyArray] | Path = place / GRAPH_FOLDER
+    if GRAPH_FILE in manifest.files:
+        with checked(place / GRAPH_FILE, "snapshot", expected="a graph", advice="use another snapshot") as content:
+            graph = read_arrays(content)
     engines: dict[str, EnginePart] = {}
     for name, entry in manifest.engines.items():
         with storage.opened(place / f"engine-{name}.npz") as content:

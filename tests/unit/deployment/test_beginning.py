@@ -123,5 +123,5 @@ def test_a_function_of_the_users_own_code_may_make_it(tmp_path):
     assert of(tmp_path, factory=f"{__name__}:made").vertex_count == 3
     with pytest.raises(UsageError, match=r"return a livegnn\.Graph, got int"):
         of(tmp_path, factory=f"{__name__}:wrong")
-    with pytest.raises(UsageError, match="features, feature_width or factory"):
+    with pytest.raises(UsageError, match="features, parts, feature_width or factory"):
         first_graph(GraphConfig(), tmp_path)

@@ -14,6 +14,7 @@ from livegnn.deployment import Registry, audit, snapshots
 from livegnn.deployment.config import ChangesConfig
 from livegnn.deployment.filters import ChangeFilter
 from livegnn.deployment.hub import Hub
+from livegnn.distributed import PartsWriter
 from livegnn.distributed.cluster import cluster as over_workers
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.errors import UsageError, ValueInvalid
@@ -254,3 +255,56 @@ def test_the_routes_answer_as_those_of_one_in_process(place, tmp_path):
         text = clients[1].get("/metrics").text
         assert 'livegnn_worker_vertices{worker="2"}' in text
         assert "livegnn_worker" not in clients[0].get("/metrics").text
+
+
+# ---- the graph in parts
+
+
+def test_snapshots_in_parts_are_the_same_state(place, tmp_path):
+    rng, parts = np.random.default_rng(3), {"in_parts": True, "every_entries": 0}
+    live = deployment(place, cluster=CLUSTER, snapshots=parts).start()
+    for number in range(9):
+        live.apply(batch(rng), key=f"k{number}")
+        if number in (3, 6):
+            folder = live.snapshot().folder
+            assert sorted(each.name for each in (folder / "graph").iterdir())[2:] == [
+                f"share-{worker:06d}.npz" for worker in range(3)
+            ]
+    digest = live.engine("scores").state_digest()
+    abandon(live)
+    assert not [one for one in audit.verify(place / "data", "", print) if one.fault]
+    assert audit.restored(place / "data", tmp_path / "then", version=5) == 5
+
+    share = folder / "graph" / "share-000001.npz"  # the newest snapshot is damaged
+    share.write_bytes(share.read_bytes()[:-1])
+    with deployment(place, cluster={"workers": 2}, snapshots=parts) as again:
+        assert again.version == 9
+        assert again.engine("scores").state_digest() == digest
+        again.engine("scores").verify()
+    with deployment(place, snapshots={"in_parts": False}) as alone:  # from parts, in this process
+        assert alone.engine("scores").state_digest() == digest
+        assert alone.apply(edge(1, 2), key="new").version == 10
+        assert not alone.apply(edge(1, 2)).repeated
+    assert not list((place / "data" / "snapshots").glob("*.part"))
+
+
+def test_a_history_begins_with_a_graph_in_parts(tmp_path):
+    rng = np.random.default_rng(5)
+    x, src, dst = rng.normal(size=(30, 4)).astype(np.float32), rng.integers(0, 30, 90), rng.integers(0, 30, 90)
+    with PartsWriter(tmp_path / "parts") as writer:
+        for first in range(0, 30, 10):
+            writer.add_vertices(x[first : first + 10])
+        for first in range(0, 90, 30):
+            writer.add_edges(src[first : first + 30], dst[first : first + 30])
+    wanted = lg.Engine(model(), lg.Graph(x, src, dst), threads=1)
+    wanted.apply(edge(3, 4))
+    for name, cluster in (("one", {"workers": 0}), ("two", {"workers": 3})):
+        one = deployment(prepared(tmp_path / name), None, cluster=cluster, graph={"parts": str(tmp_path / "parts")})
+        with one as live:
+            live.apply(edge(3, 4))
+            assert live.engine("scores").state_digest() == wanted.state_digest()
+
+
+def test_parts_of_snapshots_want_workers(place):
+    with pytest.raises(ValueInvalid, match=r"cluster\.workers above 0 with snapshots\.in_parts"):
+        deployment(place, snapshots={"in_parts": True})

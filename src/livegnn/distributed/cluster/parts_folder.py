@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from livegnn import _native
+from livegnn.distributed.cluster.captured import assembled
 from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.part_files import (
     ADVICE,
@@ -19,6 +20,7 @@ from livegnn.distributed.cluster.part_files import (
     FORMAT,
     MANIFEST,
     PartsManifest,
+    read_share,
     same_digest,
     share_name,
 )
@@ -82,6 +84,12 @@ class PartsFolder:
         self._parts = VertexParts.from_arrays(parts["parts"]) if parts["parts"] else None
         self.model = None if meta["model"] is None else Model.from_arrays(meta["model"], parts["model"])
         self.scales: list[list[int]] = [parts["scale"][str(k)].tolist() for k in range(meta["scales"])]
+
+    def whole(self) -> Graph:
+        """The graph in this process. Raises: as the class, of shares."""
+        share = read_share(self._files, self.options, self.graph.slot_count)
+        counters = self.graph.version, int(self.graph.host.store.next_edge_id)
+        return Graph.from_arrays(assembled(self.graph.to_arrays(), [share], self.shape, counters))
 
     def parts(self, workers: int, partition: Partitioner | VertexParts | None) -> VertexParts:
         """See GraphSource. None: the parts that were saved, several of them to a worker, or each to several."""
