@@ -240,6 +240,30 @@ def test_what_a_folder_of_parts_refuses(folder, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["file", "graph"]
 
 
+def test_that_a_cluster_of_parts_outlives_its_driver_and_workers(folder, tmp_path):
+    options = {"detached": "parts", "snapshots": tmp_path / "snapshots", "snapshot_batches": 2}
+    crew = ThreadCrew(3)
+    cluster = lg.Cluster.load(folder, 3, model=model_of(3), crew=crew, **options)
+    cluster.save(tmp_path / "file")
+    engine = lg.Engine.load(tmp_path / "file")
+    for number in range(4):
+        updates = lg.Updates()
+        updates.add_vertex(12 + number, np.full(3, number, np.float32))
+        updates.add_edge(12 + number, number)
+        if number == 2:
+            cluster.repartition("ldg")
+        for each in (engine, cluster):
+            each.apply(updates)
+        crew = crew.taken_over()
+        cluster = lg.Cluster.attach("parts", crew=crew)
+        crew.kill(number % 3)
+        assert cluster.state_digest() == engine.state_digest()
+    cluster.save(tmp_path / "again", in_parts=True)
+    cluster.close()
+    with loaded(tmp_path / "again", 2) as cluster:
+        check_same(engine, cluster, "at last")
+
+
 def test_that_a_save_that_fails_leaves_nothing(folder, tmp_path):
     with loaded(folder, 2, model=model_of(3)) as cluster:
         call = cluster._crew._crew.call

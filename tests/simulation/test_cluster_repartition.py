@@ -107,9 +107,12 @@ def test_that_a_repartition_keeps_the_bits_of_one_engine(seed, workers, snapshot
 
 
 @settings(max_examples=25)
-@given(SEEDS, st.sampled_from([2, 3, 4]), st.integers(1, 6))
-def test_that_workers_lost_in_a_repartition_come_back_to_the_same_bits(seed, workers, snapshot_batches):
-    world, batch = pair(seed, workers, snapshot_batches=snapshot_batches)
+@given(SEEDS, st.sampled_from([2, 3, 4]), st.integers(1, 6), st.booleans())
+def test_that_workers_lost_in_a_repartition_come_back_to_the_same_bits(
+    tmp_path_factory, seed, workers, snapshot_batches, in_files
+):
+    folder = tmp_path_factory.mktemp("snapshots") / "new" if in_files else None
+    world, batch = pair(seed, workers, snapshot_batches=snapshot_batches, snapshots=folder)
     run(world, batch, 5, kills=0.6)
 
 

@@ -29,7 +29,7 @@ class PartsWriter:
     Args:    path: of a new folder, which is there once the `with` block ends.  undirected, feature_dtype: as of Graph.
     Raises:  UsageError where the path is taken; StorageFailed.
     Limits:  no vertex types, no simple=, no ttl=.
-    Cost:    memory of one chunk, 4 bytes a vertex, and a vertex's id where there are ids=.
+    Cost:    memory of one chunk, and an entry for each vertex, with its id where there are ids=.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder, PartsWriter(f"{folder}/graph") as writer:

@@ -82,8 +82,8 @@ def _needed(edges: Share, part: int, new: NewCut) -> Int64Array:
 
 def _vertices_for(held: Int64Array, asked: Sequence[Int64Array], new: NewCut) -> list[Int64Array]:
     """For each worker the rows of this share that it owns, or has asked for. held: slots by row."""
-    row_of = np.full(len(new.owners), -1, np.int64)
-    row_of[held] = np.arange(len(held))
+    row_of = np.full(len(new.owners), -1, np.int32)  # of all slots, so no wider than a slot
+    row_of[held] = np.arange(len(held), dtype=np.int32)
     owners, lists = new.owners[held], []
     for part, slots in enumerate(asked):
         rows = row_of[slots]
@@ -97,9 +97,10 @@ def _part_of(vertices: Share, edges: Share, part: int, new: NewCut) -> PartArray
     """The arrays of a part of these vertices and edges, in the order of cut()."""
     order = np.argsort(vertices["slots"], kind="stable")
     slots = np.ascontiguousarray(vertices["slots"][order])
-    locals_of = np.full(len(new.owners), -1, edges["src"].dtype)
-    locals_of[slots] = np.arange(len(slots), dtype=edges["src"].dtype)
-    store: dict[str, AnyArray] = {**edges, "src": locals_of[edges["src"]], "dst": locals_of[edges["dst"]]}
+    local_of = np.full(len(new.owners), -1, np.int32)
+    local_of[slots] = np.arange(len(slots), dtype=np.int32)
+    ends = {end: local_of[edges[end]].astype(edges[end].dtype) for end in ("src", "dst")}
+    store: dict[str, AnyArray] = {**edges, **ends}
     store["live"] = np.ones(len(slots), np.uint8)
     for name in ("features", "vertex_type"):
         if name in vertices:
