@@ -1,25 +1,37 @@
-"""A driver of lg.Cluster in a process of its own, which can be killed: python -m tests.soak.drivers ADDRESS.
+"""A driver of lg.Cluster in a process of its own, which can be killed: python -m tests.soak.drivers ADDRESS [HOST].
 
 Questions come over its standard input and answers go to its standard output, pickled.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import livegnn as lg
 
 
 class DriverProcess:
-    """A process that makes or attaches to a cluster, as its caller sees it."""
+    """A process that makes or attaches to a cluster, as its caller sees it.
 
-    def __init__(self, address: str) -> None:
-        command = [sys.executable, "-m", "tests.soak.drivers", address]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    prefix, environment, host: what runs it elsewhere, and the address there.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        prefix: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        host: str | None = None,
+    ) -> None:
+        command = [*prefix, sys.executable, "-m", "tests.soak.drivers", address, *([] if host is None else [host])]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def make(self, engine: lg.Engine, workers: int, **options: Any) -> tuple[int, str]:
         """lg.Cluster of the engine's model and graph; its version and digest."""
@@ -47,13 +59,16 @@ class DriverProcess:
         return self._process.pid
 
     def kill(self) -> bool:
-        """SIGKILL; whether the answer to the last question had come."""
+        """SIGKILL; whether the answer to the last question had come. A second call does nothing."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        if self._process.stdin.closed:
+            return False
         self._process.kill()
         self._process.wait()
         answered = bool(self._process.stdout.read())
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.stdout.close()
         return answered
 
@@ -77,6 +92,9 @@ def _answer(cluster: Any, address: str, verb: str, *given: Any) -> tuple[Any, An
 def main() -> None:
     answers, cluster = os.fdopen(os.dup(1), "wb"), None
     os.dup2(2, 1)  # what libraries print
+    if len(sys.argv) > 2:  # Ray would take the address of another host from a file that all of them share here
+        ray: Any = importlib.import_module("ray")
+        ray.init(sys.argv[1], _node_ip_address=sys.argv[2], log_to_driver=False, logging_level="ERROR")
     while True:
         question = pickle.load(sys.stdin.buffer)
         try:
