@@ -33,6 +33,7 @@ from livegnn.errors import (
     LogUnavailable,
     Overloaded,
     UsageError,
+    WorkerUnavailable,
 )
 from livegnn.graph import Updates
 from livegnn.log import Attachment, UpdateEntry, codec
@@ -238,7 +239,7 @@ class Committer:
             with tracing.commit_span([one.span for one in group], len(group), len(updates)):
                 version = self._written(lambda: self._attachment.graph.apply(updates), note)
         except BaseException as error:  # the callers get it; the thread serves on
-            if len(group) == 1 or not isinstance(error, Exception) or isinstance(error, LogError):
+            if len(group) == 1 or not isinstance(error, Exception) or isinstance(error, LogError | WorkerUnavailable):
                 self._fail(group, error)
                 return
             for one in group:
@@ -318,7 +319,7 @@ class Committer:
 
     def _settle(self) -> None:
         """After a failure: reads the log on. Raises: LogError while it does not answer."""
-        if self._doubtful:
+        if self._doubtful or self._attachment.is_ahead:
             self._attachment.catch_up(self._follow)
             self._doubtful = False
             emit("log_back", "[log] it answers again", version=self._attachment.graph.version)

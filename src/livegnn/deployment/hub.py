@@ -17,6 +17,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Literal, NamedTuple, Self, TypeAlias
 
@@ -24,7 +25,7 @@ from livegnn.deployment.config import ChangesConfig
 from livegnn.deployment.filters import ChangedVersion, ChangeFilter
 from livegnn.deployment.live import LiveModel
 from livegnn.deployment.moves import moved_rows
-from livegnn.errors import UsageError
+from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.graph import Graph
 from livegnn.graph.consumers import VertexChange
 from livegnn.inference import Changes
@@ -205,14 +206,15 @@ class ChangeRecorder:
 
     def _arm(self) -> None:
         """Asks the engine as it is now for the rows that each batch moves."""
-        self._generation = self.engine.generation
         self.engine.keep_moves(self._config.keep_bytes // (8 * self.engine.model.output_width))
+        self._generation = self.engine.generation
 
     def _end(self) -> None:
         if self._generation is not None:
             self._graph.host.drop_guard(self._note)
-            self.engine.keep_moves(-1)
             self._generation = None
+            with suppress(WorkerUnavailable):
+                self.engine.keep_moves(-1)
             self.ring.restart(self.ring.head, "ring")
 
     def _note(self, batch: list[VertexChange]) -> None:

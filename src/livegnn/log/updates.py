@@ -152,6 +152,11 @@ class Attachment(Recorder):
         """The offset that the graph's next batch gets: all entries before it are in the graph."""
         return self._offset
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the log has an entry that the graph took back: batches are refused until catch_up()."""
+        return self._ahead
+
     @contextmanager
     def noting(self, note: bytes) -> Iterator[None]:
         """Entries that are written in the block carry the note: bytes for those who read the log, as UpdateEntry.note.

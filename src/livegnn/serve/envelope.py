@@ -24,6 +24,7 @@ from livegnn.errors import (
     VersionPending,
     VertexExists,
     VertexUnknown,
+    WorkerUnavailable,
 )
 
 _log = logging.getLogger("livegnn.serve")
@@ -41,6 +42,7 @@ STATUSES: tuple[tuple[type[LiveGnnError], int], ...] = (
     (UsageError, 409),
     (Overloaded, 503),
     (LogUnavailable, 503),
+    (WorkerUnavailable, 503),
     (VersionPending, 504),
     (ModelError, 500),
 )

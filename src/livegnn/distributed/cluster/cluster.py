@@ -219,6 +219,7 @@ class Cluster(Outputs, Switching):
             self._callbacks.call(changes)
         finally:
             self._crew.take_snapshot_if_due()
+            self._crew.raise_late()
         return changes
 
     def on_change(self, callback: Callback) -> Handle:
@@ -270,6 +271,9 @@ class Cluster(Outputs, Switching):
             try:
                 switch = recorded or storage.switch_of(self.name, kind, model, chosen)
                 host.switch(self, None, switch, lambda: self._take(model))
+            except BaseException:
+                self._crew.drop_swap()
+                raise
             finally:
                 host.drop_recorder(last)
 
@@ -306,7 +310,8 @@ class Cluster(Outputs, Switching):
 
     def _moved(self, newcomers: Newcomers) -> None:
         self._directory.newcomers = newcomers
-        self._answers = [PartChanges(np.zeros(0, np.int64), [], (0.0, 0.0, 0.0))]
+        none, rows = np.zeros(0, np.int64), np.zeros((0, self.model.output_width), np.float32)
+        self._answers = [PartChanges(none, [], (0.0, 0.0, 0.0), (none, 0, none.astype(np.uint8), rows, rows))]
 
     def _topology(self) -> Topology:
         """Ends of all edges, for partitioners. The caller holds the lock."""
@@ -524,11 +529,12 @@ class _LastSwitch(Recorder):
         self._crew, self._recipe, self._scales, self._driver_state = crew, recipe, scales, driver_state
 
     def prepare(self, recorded: Recorded) -> None:
-        """Nothing: the other model is there."""
+        """Raises: WorkerUnavailable."""
+        self._crew.keep_swap(self._recipe, self._scales, self._driver_state)
 
     def append(self, recorded: Recorded) -> None:
-        """Raises: WorkerUnavailable."""
-        self._crew.swap(self._recipe, self._scales, self._driver_state)
+        """Nothing is refused any more."""
+        self._crew.swap()
 
     def abort(self) -> None:
         """Another recorder has failed."""

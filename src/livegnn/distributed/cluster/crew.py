@@ -92,8 +92,10 @@ class ThreadCrew:
 
     def kill(self, worker: int) -> None:
         """Loses all that the worker has; a round under way breaks."""
-        self.workers[worker] = None
+        lost, self.workers[worker] = self.workers[worker], None
         self._barrier.abort()
+        if lost is not None:
+            lost.decide(False)  # a thread that holds a batch ends
 
     def reform(self) -> list[int]:
         """See Crew."""
@@ -111,6 +113,9 @@ class ThreadCrew:
     def close(self) -> None:
         """See Crew."""
         self._pool.shutdown()
+        for worker in self.workers:
+            if worker is not None:
+                worker.decide(False)
         self.workers = [None] * self.size
 
     def _refuse_replaced(self) -> None:

@@ -159,6 +159,9 @@ class Directory:
                 raise
             place = error.update if last.failed is error else np.flatnonzero(kept)[error.update]
             raise error.reworded(update=int(places[place])) from error
+        except BaseException:
+            self.workers.take_back_held()  # an interrupt may have come before the recorders knew of it
+            raise
         finally:
             host.drop_recorder(last)
         assert last.placement is not None

@@ -35,11 +35,15 @@ class Repartition:
 
     def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Raises: WorkerUnavailable."""
-        self._crew.prepare_cut(self._new)
+        try:
+            self._crew.prepare_cut(self._new, self._driver_state)
+        except BaseException:
+            self.take_back_held()
+            raise
 
     def publish_held(self) -> None:
         """The workers go over."""
-        self._crew.repartition(self._new, self._driver_state)
+        self._crew.repartition()
         self._moved()
 
     def take_back_held(self) -> None:

@@ -50,9 +50,13 @@ class RecoveringCrew:
         self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
         self._batches: dict[int, GivenBatch] = {}  # since the snapshot
         self._snapshots: list[Any] = []
+        self._next_snapshots: list[Any] = []  # of what was prepared
+        self._next_recipe: Recipe = recipe
+        self._next_state: bytes | None = None
         self._snapshot_version = version
         self._in_doubt = False  # some workers may have made a batch their own that was given up, or not one that stands
         self._held: GivenBatch | None = None
+        self._late: BaseException | None = None
         self._state_now, self.keeps_notes, self._folder = driver_state, keeps_notes, folder
         self._driver_state: bytes | None = None  # at the snapshot
         self._moves_max = -1
@@ -84,6 +88,7 @@ class RecoveringCrew:
             self._snapshot_version, self._driver_state = notes.version, notes.state
             self._recover(None)
             self._crew.call([("close_what_if",)] * self.size)
+            self._crew.call([("keep_moves", self._moves_max)] * self.size)
             self._take_snapshot()
 
     def close(self) -> None:
@@ -185,6 +190,9 @@ class RecoveringCrew:
             if not refused:
                 self._held = batch
             return refused
+        except BaseException:  # some may hold it
+            self._in_doubt = True
+            raise
         finally:
             if self._held is None:
                 self.lock.release()
@@ -217,6 +225,10 @@ class RecoveringCrew:
                 return self._recover(None, batch.version)
         except WorkerUnavailable:
             return None
+        except BaseException:  # the graph goes back; the log has the batch, which comes again
+            self._batches.pop(batch.version, None)
+            self.version, self._in_doubt = batch.version - 1, True
+            raise
         finally:
             self.lock.release()
 
@@ -228,8 +240,10 @@ class RecoveringCrew:
         try:
             calls: list[Call] = [("decide", False)] * self.size
             self._crew.call(calls)
-        except WorkerUnavailable:  # those that are there take it back when they are asked again
+        except BaseException as error:  # those that are there take it back when they are asked again
             self._in_doubt = True
+            if not isinstance(error, WorkerUnavailable):
+                raise
         finally:
             self.lock.release()
 
@@ -242,44 +256,65 @@ class RecoveringCrew:
 
     def drop_swap(self) -> None:
         """What was prepared is not wanted. Nothing where nothing is there."""
+        self._next_snapshots = []
         with suppress(WorkerUnavailable):  # a worker that was lost has nothing to drop
             self.each("drop_swap")
 
-    def swap(self, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None = None) -> None:
-        """The model that was prepared takes over, as the next version. driver_state: of that version."""
-        self._go_over(recipe, ("prepare_swap", recipe, 0, scales), driver_state)
+    def keep_swap(self, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None = None) -> None:
+        """Every worker has a snapshot of the model that was prepared, so that swap() stands whoever is lost then.
 
-    def prepare_cut(self, new: NewCut) -> None:
-        """Has the workers cut the graph anew among themselves, next to the present cut."""
+        driver_state: of that version.  Raises: WorkerUnavailable where workers are lost again and again.
+        """
+        self._keep_next(recipe, ("prepare_swap", recipe, 0, scales), driver_state)
+
+    def swap(self) -> None:
+        """The model that was prepared takes over, as the next version."""
+        self._go_over()
+
+    def prepare_cut(self, new: NewCut, driver_state: bytes | None) -> None:
+        """Has the workers cut the graph anew among themselves, next to the present cut. As keep_swap()."""
         self.each("prepare_cut", self._recipe, new)
+        self._keep_next(self._recipe, ("prepare_cut", self._recipe, new), driver_state)
 
-    def repartition(self, new: NewCut, driver_state: bytes | None) -> None:
-        """The cut that was prepared takes over, as the next version. driver_state: of that version."""
-        self._go_over(self._recipe, ("prepare_cut", self._recipe, new), driver_state)
+    def repartition(self) -> None:
+        """The cut that was prepared takes over, as the next version."""
+        self._go_over()
 
-    def _go_over(self, recipe: Recipe, prepare: Call, driver_state: bytes | None) -> None:
-        """Every worker has a snapshot of what takes over before any goes over, so one that is lost then follows."""
+    def _keep_next(self, recipe: Recipe, prepare: Call, driver_state: bytes | None) -> None:
         with self.lock:
-            version = self.version + 1
             for attempt in range(_ATTEMPTS):
                 try:
-                    snapshots = self._kept("snapshot_of_swap", version, driver_state)
+                    self._next_snapshots = self._kept("snapshot_of_swap", self.version + 1, driver_state)
                     break
                 except WorkerUnavailable:
                     if attempt == _ATTEMPTS - 1:
                         raise
                     self._recover(None)
                     self.each(*prepare)
-            self._snapshots, self._snapshot_version, self.version = snapshots, version, version
-            self._recipe, self._driver_state = recipe, driver_state
+            self._next_recipe, self._next_state = recipe, driver_state
+
+    def _go_over(self) -> None:
+        """A worker that is lost follows from its snapshot of what takes over."""
+        with self.lock:
+            version = self.version + 1
+            self._snapshots, self._next_snapshots = self._next_snapshots, []
+            self._snapshot_version, self.version = version, version
+            self._recipe, self._driver_state = self._next_recipe, self._next_state
             self._batches.clear()
             try:
                 self.each("commit_swap", version)
                 self.each("forget_before", version)
                 if self._folder is not None:
                     self._folder.remove_old()
-            except WorkerUnavailable:  # the swap stands: its snapshots are there
+            except BaseException as error:  # the swap stands: its snapshots are there
                 self._in_doubt = True
+                self._late = None if isinstance(error, WorkerUnavailable) else error
+
+    def raise_late(self) -> None:
+        """After a version that stands: what went wrong on the way. Raises: that."""
+        error, self._late = self._late, None
+        if error is not None:
+            raise error
 
     def take_snapshot_if_due(self) -> None:
         """The batch before stands, whatever becomes of the snapshot."""

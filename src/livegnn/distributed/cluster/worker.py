@@ -328,6 +328,8 @@ class PartWorker:
     def drop_swap(self) -> None:
         """The other engine is not wanted."""
         self._next = None
+        for kept in (self._snapshots, self._driver_states):
+            kept.pop(self.version + 1, None)
 
     def snapshot_of_swap(self, version: int, driver: bytes | None = None) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
 
 from livegnn.deployment import Deployment, snapshots
+from livegnn.errors import WorkerUnavailable
 from livegnn.serve.metrics import Facts, Metrics
 from livegnn.serve.service.pipe_metrics import PIPE_METRICS, pipe_facts
 from livegnn.serve.service.process_metrics import PROCESS_METRICS, process_facts
@@ -94,10 +96,14 @@ class DeploymentMetrics(Metrics):
 
 
 def memory_by_part(deployment: Deployment) -> dict[str, int]:
-    """Bytes by "graph.PART", "ENGINE.PART" and "index.NAME". Waits for a batch under way."""
+    """Bytes by "graph.PART", "ENGINE.PART" and "index.NAME". Waits for a batch under way.
+
+    Without those of workers that do not answer.
+    """
     parts = {f"graph.{part}": size for part, size in sorted(deployment.graph.memory().items())}
     for name, engine in sorted(deployment.engines.items()):
-        parts |= {f"{name}.{part}": size for part, size in sorted(engine.state_bytes().items())}
+        with suppress(WorkerUnavailable):
+            parts |= {f"{name}.{part}": size for part, size in sorted(engine.state_bytes().items())}
     return parts | {f"index.{name}": one.bytes for name, one in sorted(deployment.indexes.items())}
 
 

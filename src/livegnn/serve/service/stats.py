@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from msgspec import Struct
 
 from livegnn.deployment import Deployment
+from livegnn.errors import WorkerUnavailable
 from livegnn.models.model import Model
 from livegnn.serve.service.metrics import memory_by_part, snapshot_age_s
 from livegnn.serve.service.windows import ActivityWindows, quantiles_ms
@@ -136,7 +138,7 @@ class StatsDesk:
     def __init__(self, deployment: Deployment, windows: ActivityWindows) -> None:
         self._deployment, self.windows = deployment, windows
         self._sizes: dict[str, int] = {}
-        self._edges = 0  # of a graph over workers, as old as the sizes
+        self._edges, self._edges_due = 0, 0.0  # of a graph over workers
         self._sizes_at = self._most_at = -_SIZES_S
         self._most: dict[str, list[MovedStats] | None] = dict.fromkeys(_served(deployment))
         self._snapshot = (-1, 0.0)
@@ -156,8 +158,15 @@ class StatsDesk:
         if now - self._sizes_at > _SIZES_S:
             self._sizes_at = now
             self._sizes = memory_by_part(self._deployment)
-            if self._deployment.cluster is not None:
-                self._edges = self._deployment.cluster.edge_count
+            self._count_edges()
+
+    def _count_edges(self) -> None:
+        """Of a graph over workers, who pass over all of them: a hundredth of the time at most."""
+        cluster, now = self._deployment.cluster, time.monotonic()
+        if cluster is not None and now >= self._edges_due:
+            with suppress(WorkerUnavailable):  # then the number stays as it was
+                self._edges = cluster.edge_count
+            self._edges_due = now + 100 * (time.monotonic() - now)
 
     def answer(self, after: int, traffic: Traffic) -> StatsAnswer:
         """All numbers. after: the number of the newest tick that the caller has."""

@@ -1,0 +1,274 @@
+"""lg.Cluster with a log, where something fails between the steps of a batch or a swap: log, graph and workers agree."""
+
+import logging
+import threading
+
+import pytest
+
+import livegnn as lg
+from livegnn.errors import InvariantBroken, WorkerUnavailable
+from livegnn.graph.consumers import Recorder
+from tests.simulation.test_cluster_log import Logged
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    caplog.set_level(logging.CRITICAL, logger="livegnn")
+
+
+def gone():
+    return WorkerUnavailable("[cluster] expected a worker, got none; reform the crew")
+
+
+def interrupted(world, method, after=True, error=KeyboardInterrupt):
+    """The crew's next call of a method is made, and then interrupted."""
+    call, done = world.crew.call, []
+
+    def wrapped(calls):
+        if calls[0][0] == method and not done:
+            done.append(1)
+            if after:
+                call(calls)
+            raise error()
+        return call(calls)
+
+    world.crew.call = wrapped
+    return done
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_that_an_interrupt_while_all_publish_loses_and_doubles_nothing(after):
+    world = Logged(3, 2)
+    updates = world.batch()
+    interrupted(world, "decide", after)
+    with pytest.raises(KeyboardInterrupt):
+        world.cluster.apply(updates)
+    assert world.log.tail == 1
+    world.engine.apply(updates)
+    if world.cluster.version == 0:
+        world.attachment.catch_up()
+    world.check("after")
+    updates = world.batch()
+    world.engine.apply(updates)
+    world.cluster.apply(updates)
+    world.check("next")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, InvariantBroken])
+def test_that_an_interrupted_batch_is_held_by_no_worker(error):
+    world = Logged(3, 2)
+    before = world.cluster.state_digest()
+    updates = world.batch()
+    interrupted(world, "hold", error=error)
+    with pytest.raises(error):
+        world.cluster.apply(updates)
+    assert world.log.tail == 0 == world.cluster.version
+    assert [w._holding for w in world.crew.workers] == [None, None] or world.cluster.state_digest() == before
+    assert world.cluster.state_digest() == before
+
+
+def test_that_a_batch_can_follow_an_interrupted_one():
+    world = Logged(3, 2)
+    updates = world.batch()
+    interrupted(world, "hold")
+    with pytest.raises(KeyboardInterrupt):
+        world.cluster.apply(updates)
+    world.engine.apply(updates)
+    world.cluster.apply(updates)
+    world.check("again")
+
+
+def test_that_a_batch_is_held_by_none_though_the_crew_could_not_form():
+    """All hold; the answer is lost, and the crew cannot be formed for a while."""
+    world = Logged(3, 2)
+    before = world.cluster.state_digest()
+    updates = world.batch()
+    call, reform, fails = world.crew.call, world.crew.reform, []
+
+    def lossy(calls):
+        if calls[0][0] == "hold" and not fails:
+            call(calls)
+            fails.append(1)
+            raise gone()
+        return call(calls)
+
+    def no_reform():
+        if fails and len(fails) < 7:
+            fails.append(1)
+            raise gone()
+        return reform()
+
+    world.crew.call, world.crew.reform = lossy, no_reform
+    with pytest.raises(WorkerUnavailable):
+        world.cluster.apply(updates)
+    assert world.cluster.version == 0 == world.log.tail
+    assert world.cluster.state_digest() == before
+
+
+def test_that_an_interrupt_while_all_take_back_leaves_nothing():
+    world = Logged(3, 2)
+    before = world.cluster.state_digest()
+    updates = world.batch()
+    world.log.log.fails = "before"
+    interrupted(world, "decide", after=False)
+    with pytest.raises((KeyboardInterrupt, lg.errors.LogUnavailable)):
+        world.cluster.apply(updates)
+    assert world.cluster.version == 0 == world.log.tail
+    assert world.cluster.state_digest() == before
+
+
+@pytest.mark.parametrize("kind", ["swap", "repartition"])
+def test_that_a_swap_that_no_worker_can_keep_is_in_no_log(kind):
+    world = Logged(3, 2)
+    n, keep = [], world.crew.keep
+
+    def failing(calls):
+        if calls[0][0] == "snapshot_of_swap" and len(n) < 5:
+            n.append(1)
+            raise gone()
+        return keep(calls)
+
+    world.crew.keep = failing
+    with pytest.raises(WorkerUnavailable):
+        world.cluster.swap(world.model) if kind == "swap" else world.cluster.repartition("hash")
+    assert (world.log.tail, world.cluster.version) == (0, 0), "the log has what no worker has"
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_that_an_interrupt_while_all_go_over_comes_after_the_version(after):
+    world = Logged(3, 2)
+    interrupted(world, "commit_swap", after)
+    with pytest.raises(KeyboardInterrupt):
+        world.cluster.swap(world.model)
+    world.engine.swap(world.model)
+    world.engine.graph.apply(lg.Updates())
+    if world.cluster.version == 0:
+        world.attachment.catch_up()
+    world.check("after")
+    assert world.cluster._crew.version == world.cluster.version
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_that_an_interrupt_that_ended_all_workers_loses_nothing(made):
+    """RayGroup._answers ends all workers on an interrupt."""
+    world = Logged(3, 2)
+    call, done = world.crew.call, []
+
+    def wrapped(calls):
+        if calls[0][0] == "decide" and not done:
+            done.append(1)
+            if made:
+                call(calls)
+            for worker in range(2):
+                world.crew.kill(worker)
+            raise KeyboardInterrupt
+        return call(calls)
+
+    world.crew.call = wrapped
+    updates = world.batch()
+    with pytest.raises(KeyboardInterrupt):
+        world.cluster.apply(updates)
+    world.engine.apply(updates)
+    if world.cluster.version == 0:
+        world.attachment.catch_up()
+    world.check("after")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_that_swaps_and_repartitions_among_failures_keep_the_bits(seed):
+    world = Logged(seed, 3, snapshot_batches=2)
+
+    def swap():
+        world.cluster.swap(world.model)
+
+    def repartition():
+        world.cluster.repartition(str(world.rng.choice(["hash", "ldg"])))
+
+    for number in range(14):
+        what, _, fault = world.rng.choice(
+            ["batch", "cut", "cut-before", "cut-after", "cut-lost", "swap-after", "swap-lost"]
+        ).partition("-")
+        timers = []
+        if fault == "lost":
+            timers = [threading.Timer(float(world.rng.random() * 0.01), world.crew.kill, [int(world.rng.integers(3))])]
+        for timer in timers:
+            timer.start()
+        if what == "batch":
+            updates = world.batch()
+            world.engine.apply(updates)
+            world.cluster.apply(updates)
+        else:
+            change = swap if what == "swap" else repartition
+            if what == "swap":
+                world.engine.swap(world.model)
+            world.engine.graph.apply(lg.Updates())
+            if fault in ("before", "after"):
+                world.log.log.fails = fault
+                with pytest.raises(lg.errors.LogUnavailable):
+                    change()
+            if fault == "after":
+                world.attachment.catch_up()
+            else:
+                change()
+        for timer in timers:
+            timer.join()
+        world.check(f"{what} {fault} at {number}")
+    world.cluster.verify()
+    world.check_replay()
+
+
+def test_that_threads_of_lost_workers_end():
+    world = Logged(3, 3)
+    for _ in range(4):
+        updates = world.batch()
+        world.losing("decide", 1)
+        world.cluster.apply(updates)
+    world.cluster.close()
+    assert not [t for t in threading.enumerate() if t.name == "held-batch"]
+
+
+class Refusing(Recorder):
+    def prepare(self, recorded):
+        raise lg.errors.LogUnavailable("[vote] expected a yes, got a no; ask again")
+
+    def append(self, recorded):
+        pass
+
+    def abort(self):
+        pass
+
+
+def test_a_swap_that_is_refused_early_leaves_no_second_engine():
+    world = Logged(3, 2)
+    world.cluster.graph.host.add_recorder(Refusing())
+    with pytest.raises(lg.errors.LogUnavailable):
+        world.cluster.swap(world.model)
+    assert [worker._next for worker in world.crew.workers] == [None, None]
+
+
+def test_a_swap_that_a_guard_refuses_leaves_no_second_engine():
+    world = Logged(3, 2)
+
+    def guard(batch):
+        raise lg.errors.UsageError("[x] expected y, got z; w")
+
+    world.cluster.graph.host.add_guard(guard)
+    with pytest.raises(lg.errors.UsageError):
+        world.cluster.swap(world.model)
+    assert [worker._next for worker in world.crew.workers] == [None, None]
+
+
+def test_a_repartition_that_is_interrupted_leaves_no_second_engine():
+    world = Logged(3, 2)
+    call = world.crew.call
+
+    def wrapped(calls):
+        found = call(calls)
+        if calls[0][0] == "prepare_cut":
+            raise InvariantBroken("x")
+        return found
+
+    world.crew.call = wrapped
+    with pytest.raises(InvariantBroken):
+        world.cluster.repartition("ldg")
+    assert [worker._next for worker in world.crew.workers] == [None, None]
