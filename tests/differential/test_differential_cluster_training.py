@@ -15,6 +15,7 @@ from livegnn.distributed import ContinuousClusterTrainer, WorkerCache, hashed
 from livegnn.errors import ColumnMissing, TrainingDiverged, UsageError, ValueInvalid, WorkerUnavailable
 from tests.composition.temporal import models, options_of, world_of
 from tests.composition.world import Setting
+from tests.soak import cluster_training
 from tests.unit.temporal.training import (
     batches,
     graph_of,
@@ -127,20 +128,9 @@ def test_killed_workers_are_replaced_and_rounds_repeated(ray_cluster):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2))
-def test_many_kills_change_no_bit(ray_cluster, seed):
-    """Twenty-five kills; two workers add their sums in either order, so the bits are those of two undisturbed ones."""
-    rng, model, events = np.random.default_rng(seed), model_of(dropout=0.1), WARM + 25 * SIZE
-    trained = []
-    for disturbed in (False, True):
-        with cluster_trainer(graph_of(WARM, events), copy.deepcopy(model), seed=seed) as trainer:
-            trainer.fit()
-            updates = batches(WARM, SIZE, events)
-            killed(trainer, updates, rng) if disturbed else list(trainer.run(updates))
-        trained.append(trainer)
-    assert trained[1].workers_replaced >= 24
-    same_numbers(trained[1].report, trained[0].report)
-    same_tensors(weights(trained[1].model), weights(trained[0].model))
-    same_tensors(trained[1].model.memory.state(), trained[0].model.memory.state())
+def test_many_losses_change_no_bit(ray_cluster, seed):
+    """Twenty-five kills and pauses, against two undisturbed workers and against one process."""
+    cluster_training.soak(25, seed)
 
 
 def test_a_paused_worker_is_replaced_and_one_lost_again_and_again_is_an_error(ray_cluster):
