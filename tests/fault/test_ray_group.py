@@ -50,6 +50,19 @@ def test_an_error_of_livegnn_in_one_worker_is_raised_as_it_is(group):
     assert (group.formations, group.starts) == (formations + 1, [1, 1])
 
 
+def test_a_worker_that_joined_in_vain_meets_one_that_is_new(ray_cluster, group):
+    group.form()
+    alone = group._actors[0]
+    ray_cluster.get(alone.ready.remote(0, []))  # it leaves the group
+    place = ray_cluster.get(alone.open_store.remote(0, "127.0.0.1", 1.0))
+    failure = ray_cluster.get(alone.join.remote(0, "in-vain", place, "gloo", 1.0))
+    assert "expected 2 workers to meet" in failure.text
+    os.kill(group.pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerUnavailable):
+        group.call(workers.with_exchange, workers.talk, "hello")
+    assert [word for word, *_ in group.call(workers.with_exchange, workers.talk, "hello")] == ["hello"] * 2
+
+
 def test_another_error_is_shown(group):
     with pytest.raises(WorkerUnavailable, match="error in worker 1") as caught:
         group.call(workers.with_exchange, workers.break_in_one)

@@ -129,6 +129,8 @@ class RayWorker:
     def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> None:
         import torch
 
+        # Workers meet under a count of groups. Joining in vain raises it for good, and a new worker begins at 0.
+        need("torch.distributed.distributed_c10d", "distributed")._world.group_count = 0
         dist, timeout = need("torch.distributed", "distributed"), timedelta(seconds=timeout_s)
         device = "cpu"
         if backend == "nccl":
