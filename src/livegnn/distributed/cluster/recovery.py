@@ -261,7 +261,7 @@ class RecoveringCrew:
             self.each("drop_swap")
 
     def keep_swap(self, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None = None) -> None:
-        """Every worker has a snapshot of the model that was prepared, so that swap() stands whoever is lost then.
+        """Every worker has a snapshot of the model that was prepared, so that swap() stands, whichever is lost then.
 
         driver_state: of that version.  Raises: WorkerUnavailable where workers are lost again and again.
         """
