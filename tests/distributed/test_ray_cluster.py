@@ -129,3 +129,30 @@ def test_that_a_worker_that_ray_started_again_unseen_has_its_part_again(crew):
         engine.apply(updates)
         cluster.apply(updates)
         assert cluster.state_digest() == engine.state_digest(), victim
+
+
+def fail_alone(worker, rank, kind):
+    """Has one worker fail in the first round of a verify()."""
+
+    def verify():
+        raise kind("[verify] expected a sum in range, got one above it; rescale")
+
+    if worker.rank == rank:
+        worker.kept["part"].part.verify = verify
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised"),
+    [(lg.errors.RangeOverflow, lg.errors.RangeOverflow), (MemoryError, lg.errors.WorkerUnavailable)],
+)
+def test_that_a_worker_that_fails_in_a_round_holds_up_no_other(crew, kind, raised):
+    engine, cluster, mirror, rng = pair(crew, 12, partition="hash")
+    crew._group.call(fail_alone, 1, kind)
+    begun = time.monotonic()
+    with pytest.raises(raised, match="a sum in range"):
+        cluster.verify()
+    assert time.monotonic() - begun < TIMEOUT_S  # for which the other one would wait
+    updates = streams.random_batch(rng, mirror, 5)
+    for each in (engine, cluster):
+        each.apply(updates)
+    assert cluster.state_digest() == engine.state_digest()

@@ -214,6 +214,41 @@ def test_that_a_bad_batch_is_refused_by_all_and_changes_nothing():
     cluster.close()
 
 
+def add_bad(rng, engine, updates):
+    """One update that is refused wherever it stands in a batch."""
+    width, live = engine.model.input_width, live_ids(engine)
+    vertex, slots = int(rng.choice(live)), engine.graph.slot_count
+    bad = [
+        lambda: updates.remove_edge(vertex, int(rng.choice(live)), edge_id=10**6),
+        lambda: updates.set_features(vertex, np.zeros(width + 1, np.float32)),
+        lambda: updates.remove_vertex(10**6),
+        lambda: updates.add_vertex(vertex, np.zeros(width, np.float32)),
+        lambda: updates.add_vertex(slots + 77, np.zeros(width, np.float32)),
+        lambda: updates.add_edge(vertex, slots + 50),
+    ]
+    bad[int(rng.integers(len(bad)))]()
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_that_of_several_bad_updates_the_first_is_named_as_by_an_engine(first, tmp_path):
+    for seed in range(first, first + 10):
+        engine, cluster, _, mirror, rng = pair(seed, 2 + seed % 3)
+        with lg.log.UpdateLog(lg.log.open_log(f"sqlite:{tmp_path}/{seed}")) as log:
+            if seed % 2:
+                log.attach(cluster.graph)
+            for _ in range(6):
+                updates = streams.random_batch(rng, mirror.copy(), int(rng.integers(0, 3)))
+                for _ in range(int(rng.integers(2, 5))):
+                    add_bad(rng, engine, updates)
+                with pytest.raises(lg.errors.UpdateError) as want:
+                    engine.apply(updates)
+                with pytest.raises(type(want.value)) as got:
+                    cluster.apply(updates)
+                assert got.value.update == want.value.update, seed
+                check_same(engine, cluster, f"seed {seed}")
+            cluster.close()
+
+
 def test_that_reads_of_unknown_vertices_and_closed_clusters_are_refused():
     _, cluster, _, _, _ = pair(3, 2)
     with pytest.raises(lg.errors.VertexUnknown):

@@ -186,9 +186,9 @@ def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change)
         each.apply(updates)
     crew.call = crew.keep = dying
     other = plain_model(3, 6)
+    before = np.array(cluster._directory.newcomers.parts.of_first(20))
     with pytest.raises(DriverDied):
         cluster.swap(other) if change == "swap" else cluster.repartition("ldg")
-    before = cluster._directory.newcomers.parts.of_first(20)
     crew.call = call
     crew = crew.taken_over()
     cluster = lg.Cluster.attach("here", crew=crew)

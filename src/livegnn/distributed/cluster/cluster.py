@@ -33,7 +33,7 @@ from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner
 from livegnn.distributed.partition.topology import Topology
-from livegnn.errors import StateMismatch, UsageError, ValueInvalid
+from livegnn.errors import LiveGnnError, StateMismatch, UsageError, ValueInvalid
 from livegnn.graph.consumers import Recorded, Recorder, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
@@ -202,8 +202,8 @@ class Cluster(Outputs, Switching):
         """Applies a batch on all workers, all or none; outputs are published on return.
 
         Returns: the vertices whose output changed, and the cost: counts of all workers, seconds of the slowest.
-        Raises:  UpdateError as Engine.apply, of one bad update where there are several; WorkerUnavailable where workers
-                 are lost again and again: then the batch is applied nowhere once they are back.
+        Raises:  UpdateError as Engine.apply, of the first bad update; WorkerUnavailable where workers are lost again
+                 and again: then the batch is applied nowhere once they are back.
         """
         self._crew.refuse_closed("apply")
         changes: Changes = self.graph.host.apply(updates, self)[1]
@@ -518,6 +518,15 @@ class Cluster(Outputs, Switching):
     def take_back_held(self) -> None:
         """See directory.Workers."""
         self._crew.take_back()
+
+    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+        """See directory.Workers. Raises: WorkerUnavailable."""
+        self._crew.refuse_closed("apply")
+        with self._crew.lock:
+            try:
+                return refusal_of(self._crew.open_view(columns, owners))
+            finally:
+                self._crew.close_view()
 
 
 class _LastSwitch(Recorder):

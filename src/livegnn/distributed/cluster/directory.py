@@ -18,7 +18,7 @@ from livegnn.distributed.cluster.cut import EDGE_COLUMNS
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
 from livegnn.distributed.partition import Newcomers, Placement
 from livegnn.distributed.partition.newcomers import sound
-from livegnn.errors import LiveGnnError, UpdateError, VertexIdGap
+from livegnn.errors import DegreeNegative, LiveGnnError, RangeOverflow, UpdateError, VertexIdGap, VertexUnknown
 from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
 from livegnn.graph.updates import Updates
@@ -42,6 +42,9 @@ class Workers(Protocol):
     def take_back_held(self) -> None:
         """The batch that is held does not stand. Nothing where none is."""
 
+    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+        """What they would refuse a batch for; nothing changes."""
+
 
 _Kind = _native.UpdateKind
 _OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
@@ -59,6 +62,10 @@ class _Ahead:
         """Nothing."""
 
     take_back_held = publish_held
+
+    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+        """Nothing."""
+        return None
 
 
 class Directory:
@@ -157,8 +164,11 @@ class Directory:
         except UpdateError as error:
             if error.update is None:
                 raise
-            place = error.update if last.failed is error else np.flatnonzero(kept)[error.update]
-            raise error.reworded(update=int(places[place])) from error
+            place = error.update if last.failed is error else int(np.flatnonzero(kept)[error.update])
+            first: LiveGnnError = error.reworded(update=place)
+            if last.failed is not error or isinstance(error, VertexUnknown):  # vertices are looked at first
+                first = self._first_refused(columns, first)
+            raise first.reworded(update=int(places[first.update])) from error
         except BaseException:
             self.workers.take_back_held()  # an interrupt may have come before the recorders knew of it
             raise
@@ -169,6 +179,21 @@ class Directory:
         self._slot_count = self.graph.slot_count
         self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes
+
+    def _first_refused(self, columns: BatchColumns, error: LiveGnnError) -> LiveGnnError:
+        """What an engine, which goes through a batch in order, refuses where a vertex is refused: that, or an update
+        before it that the workers refuse.
+        """
+        while error.update:
+            before = {name: column[: error.update] for name, column in columns.items()}
+            before["rows"] = columns["rows"][: int(np.maximum(before["row_width"], 0).sum())]
+            found = self.workers.refusal(before, self.owners_in(before)[1])
+            if found is None or found.update is None or isinstance(found, RangeOverflow | DegreeNegative):
+                break  # an engine sees these last
+            error = found
+            if not isinstance(found, VertexUnknown):
+                break
+        return error
 
 
 class _LastRecorder(Recorder):

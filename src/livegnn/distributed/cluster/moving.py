@@ -10,6 +10,7 @@ from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.partition import VertexParts, repartition
 from livegnn.distributed.partition.by_name import Partitioner, parts_for, reads_edges
 from livegnn.distributed.partition.topology import Topology
+from livegnn.errors import LiveGnnError
 from livegnn.graph.consumers import Recorded
 
 
@@ -49,6 +50,10 @@ class Repartition:
     def take_back_held(self) -> None:
         """Another recorder has failed."""
         self._crew.drop_swap()
+
+    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+        """Nothing: there is no update."""
+        return None
 
 
 def parts_from(topology: Callable[[], Topology], now: VertexParts, partition: Partitioner | VertexParts) -> VertexParts:
