@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -50,6 +52,7 @@ class Consumers:
         registry: Registry,
         stored: Mapping[str, EnginePart],
         temporal: Mapping[str, TemporalPart],
+        data: Path,
     ) -> None:
         self.engines: dict[str, LiveModel] = {}
         self.shadows: dict[str, Shadow] = {}
@@ -57,6 +60,7 @@ class Consumers:
         self.on_replaced: list[Callable[[str], object]] = []
         self._options = {one.name: one for one in config.engine}
         self._cluster, self._source = config.cluster, source
+        self._workers_folder = data / "workers" if config.snapshots.in_parts else None
         self.graph = graph = source.graph if isinstance(source, PartsFolder) else source
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
@@ -121,7 +125,9 @@ class Consumers:
             self.engines[name] = self._engine(config, name, model, scales)
 
     def _over_workers(self, config: EngineConfig, name: str, model: Model, scales: list[list[int]] | None) -> Cluster:
-        options = self._cluster
+        options, folder = self._cluster, self._workers_folder
+        if folder is not None:  # of a life before: the history has its own snapshots
+            shutil.rmtree(folder, ignore_errors=True)
         return Cluster(
             model,
             self._source,
@@ -132,6 +138,7 @@ class Consumers:
             threads=config.threads or 1,
             timeout_s=options.timeout_s,
             snapshot_batches=options.snapshot_batches,
+            snapshots=folder,
             scales=scales,
             name=name,
         )

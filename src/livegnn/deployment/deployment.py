@@ -3,6 +3,7 @@
     DIR/lock            held by the one process that has the deployment open
     DIR/history.db ...  the log, unless the configuration names another
     DIR/snapshots/      snapshots.py
+    DIR/workers/        what lost workers start again from, where snapshots are in parts
     DIR/sinks/, DIR/dead-letters.jsonl      of sinks and sources: pipes/
 
 Start = the newest sound snapshot, and the log's entries after it. The first start writes a snapshot of the graph with
@@ -175,7 +176,7 @@ class Deployment:
         if engines_can_wait(self.config) and isinstance(source, Graph) and self.log.tail > offset:
             stored = self._replayed(stored)
             offset = self.offset
-        self.consumers = Consumers(self.config, source, self.registry, stored, temporal)
+        self.consumers = Consumers(self.config, source, self.registry, stored, temporal, self.data)
         stack.callback(self.consumers.close)
         self.graph = self.consumers.graph
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
