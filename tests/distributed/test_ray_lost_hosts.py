@@ -60,6 +60,7 @@ def workers_on(hosts, host, processes):
     return sorted(set(processes) & set(hosts.processes(host)))
 
 
+@pytest.mark.soak
 def test_that_hosts_may_be_lost_and_cut_off_and_a_minority_is_refused(tmp_path):
     if (why := refusal()) is not None:
         pytest.skip(f"no hosts as network namespaces: {why}")
