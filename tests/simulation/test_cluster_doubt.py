@@ -8,7 +8,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
-from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
+from livegnn.distributed.cluster.refusals import PartRefusal, refusal_of
 from livegnn.distributed.partition import ldg
 from livegnn.log import UpdateLog, open_log
 from livegnn.testing.models import random_model

@@ -15,7 +15,7 @@ from livegnn.distributed.cluster.crew import Crew
 from livegnn.distributed.cluster.cut import check_parts
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.driver_state import ClusterSettings, DriverState, notes_of
-from livegnn.distributed.cluster.moving import Repartition, parts_from
+from livegnn.distributed.cluster.moving import LastSwitch, Repartition, parts_from
 from livegnn.distributed.cluster.notes import DriverNotes, record_of
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.part_files import new_folder, share_name, write_directory
@@ -24,17 +24,17 @@ from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
+from livegnn.distributed.cluster.refusals import PartRefusal, refusal_of
 from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.sources import GraphSource, WholeGraph
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
-from livegnn.distributed.cluster.worker import PartRefusal, refusal_of
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import LiveGnnError, StateMismatch, UsageError, ValueInvalid
-from livegnn.graph.consumers import Recorded, Recorder, Switch, Switching
+from livegnn.graph.consumers import Recorded, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
 from livegnn.graph.updates import Updates
@@ -266,7 +266,7 @@ class Cluster(Outputs, Switching):
         with host.writing(kind), self._crew.lock:
             chosen = self._crew.prepare_swap(recipe, coarser, scales or [])
             state = self._driver_state(model, empty=1) if self._crew.state_wanted else None
-            last = _LastSwitch(self._crew, recipe, chosen, state)
+            last = LastSwitch(self._crew, recipe, chosen, state)
             host.add_recorder(last)
             try:
                 switch = recorded or storage.switch_of(self.name, kind, model, chosen)
@@ -527,27 +527,6 @@ class Cluster(Outputs, Switching):
                 return refusal_of(self._crew.open_view(columns, owners))
             finally:
                 self._crew.close_view()
-
-
-class _LastSwitch(Recorder):
-    """The workers go over to another model once every other recorder has the switch."""
-
-    def __init__(
-        self, crew: RecoveringCrew, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None
-    ) -> None:
-        self._crew, self._recipe, self._scales, self._driver_state = crew, recipe, scales, driver_state
-
-    def prepare(self, recorded: Recorded) -> None:
-        """Raises: WorkerUnavailable."""
-        self._crew.keep_swap(self._recipe, self._scales, self._driver_state)
-
-    def append(self, recorded: Recorded) -> None:
-        """Nothing is refused any more."""
-        self._crew.swap()
-
-    def abort(self) -> None:
-        """Another recorder has failed."""
-        self._crew.drop_swap()
 
 
 def _unless_refused(answers: Sequence[PartChanges | PartRefusal]) -> list[PartChanges]:

@@ -1,17 +1,20 @@
-"""A repartition: vertices change their workers, while the model, the units and every output stay."""
+"""Versions without updates, for which workers make another engine first: of another model, or of another cut, in which
+the model, the units and every output stay.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
+from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.partition import VertexParts, repartition
 from livegnn.distributed.partition.by_name import Partitioner, parts_for, reads_edges
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import LiveGnnError
-from livegnn.graph.consumers import Recorded
+from livegnn.graph.consumers import Recorded, Recorder
 
 
 class Repartition:
@@ -66,3 +69,24 @@ def parts_from(topology: Callable[[], Topology], now: VertexParts, partition: Pa
         return parts_for("repartition", Topology.of_edges([], [], 0), now.parts, partition)
     found = topology()
     return repartition(found, now, parts_for("repartition", found, now.parts, partition)).after
+
+
+class LastSwitch(Recorder):
+    """The workers go over to another model once every other recorder has the switch."""
+
+    def __init__(
+        self, crew: RecoveringCrew, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None
+    ) -> None:
+        self._crew, self._recipe, self._scales, self._driver_state = crew, recipe, scales, driver_state
+
+    def prepare(self, recorded: Recorded) -> None:
+        """Raises: WorkerUnavailable."""
+        self._crew.keep_swap(self._recipe, self._scales, self._driver_state)
+
+    def append(self, recorded: Recorded) -> None:
+        """Nothing is refused any more."""
+        self._crew.swap()
+
+    def abort(self) -> None:
+        """Another recorder has failed."""
+        self._crew.drop_swap()

@@ -17,9 +17,9 @@ from livegnn.distributed.cluster.crew import Call, Crew
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
-from livegnn.distributed.cluster.worker import PartRefusal
 from livegnn.errors import InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
 
 _ATTEMPTS = 5  # at one batch, while workers are lost

@@ -12,7 +12,7 @@ from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.part import PartChanges
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recovery import RecoveringCrew
-from livegnn.distributed.cluster.worker import refusal_of
+from livegnn.distributed.cluster.refusals import refusal_of
 from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.graph.graph import Graph
 from livegnn.graph.updates import Updates

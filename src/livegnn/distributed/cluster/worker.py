@@ -10,40 +10,27 @@ its snapshot up to v, and those of a start from the snapshot.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from livegnn import _native, errors
+from livegnn import _native
 from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.holding import Holding
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch, PartSnapshot, Rounds
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.part_files import read_share, write_arrays
 from livegnn.distributed.cluster.recipe import Recipe
+from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.shuffle import NewCut, Share, shuffle
 from livegnn.distributed.cluster.snapshot_files import StoredPart
 from livegnn.distributed.partition import PartitionReport
-from livegnn.errors import Facts, InvariantBroken, LiveGnnError, PartRefused, UpdateError
+from livegnn.errors import InvariantBroken, UpdateError
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
-
-
-class PartRefusal(NamedTuple):
-    """Why a worker refuses a batch, in the fields of an error. by_other: because another worker does."""
-
-    kind: str
-    text: str
-    facts: Facts
-    by_other: bool
-
-    @classmethod
-    def of(cls, error: UpdateError) -> Self:
-        """As data, for another process."""
-        return cls(type(error).__name__, str(error), error.facts(), isinstance(error, PartRefused))
 
 
 class _Next(NamedTuple):
@@ -57,54 +44,6 @@ class _Done(NamedTuple):
     rounds: Rounds
     changes: PartChanges
     given: GivenBatch | None
-
-
-class _NotWanted(Exception):
-    """Takes back a batch that is held."""
-
-
-class _Holding:
-    """A batch that every part has taken, and none has published: its thread waits for what is decided."""
-
-    def __init__(self, work: Callable[[Callable[[], None]], PartChanges]) -> None:
-        self._work = work
-        self._stands = False
-        self._stopped, self._decided = threading.Event(), threading.Event()
-        self._changes: PartChanges | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="held-batch", daemon=True)
-
-    def begin(self) -> None:
-        """Waits until the batch is held. Raises: what the work raised."""
-        self._thread.start()
-        self._stopped.wait()
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
-
-    def end(self, stands: bool) -> PartChanges | None:
-        """Publishes the batch, or takes it back."""
-        self._stands = stands
-        self._decided.set()
-        self._thread.join()
-        if isinstance(self._error, _NotWanted):
-            return None
-        if self._error is not None:
-            raise self._error
-        return self._changes
-
-    def _run(self) -> None:
-        try:
-            self._changes = self._work(self._hold)
-        except BaseException as error:
-            self._error = error
-        self._stopped.set()
-
-    def _hold(self) -> None:
-        self._stopped.set()
-        self._decided.wait()
-        if not self._stands:
-            raise _NotWanted
 
 
 def _weakly(send: Swap) -> Swap:
@@ -131,7 +70,7 @@ class PartWorker:
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
         self._driver_states: dict[int, bytes] = {}  # likewise
         self._moves_max = -1  # rows that a batch may move and the engine keeps; -1: none are kept
-        self._holding: _Holding | None = None
+        self._holding: Holding | None = None
         self._view: Any = None
         self._next: _Next | None = None
         self._share: tuple[int, Share] | None = None  # from files, until start_shuffled()
@@ -263,7 +202,7 @@ class PartWorker:
         self, version: int, batch: BatchColumns, owners: NewOwners, record: bytes | None = None
     ) -> PartRefusal | None:
         """The same, but for its publication, which waits for decide()."""
-        holding = _Holding(lambda held: self._apply(GivenBatch(version, batch, owners, record), held))
+        holding = Holding(lambda held: self._apply(GivenBatch(version, batch, owners, record), held))
         try:
             holding.begin()
         except UpdateError as error:
@@ -435,20 +374,3 @@ class PartWorker:
     def edge_count(self) -> int:
         """This part's share of the whole graph's edges."""
         return int(self.part.halo.edge_count(self.part.store))
-
-
-def refusal_of(answers: Sequence[PartChanges | PartRefusal]) -> LiveGnnError | None:
-    """The error of the first update that any worker refuses, or None."""
-    refused = [answer for answer in answers if isinstance(answer, PartRefusal)]
-    if not refused:
-        return None
-    own = [each for each in refused if not each.by_other] or refused
-    first = min(own, key=_order)
-    return errors.of_kind(first.kind, first.text, first.facts)
-
-
-def _order(refusal: PartRefusal) -> tuple[int, bool, bool]:
-    """As an engine looks: the ends of an edge before the edge, and its source first."""
-    facts, edge = refusal.facts, refusal.facts.get("edge")
-    is_target = edge is not None and facts.get("vertex") != edge[0]
-    return facts.get("update", 2**62), refusal.kind != "VertexUnknown", is_target
