@@ -54,6 +54,7 @@ SERVICE_TABLES = (  # `make bench-service`
     "service_latency",
     "service_subscribers",
     "service_recovery",
+    "service_workers",
 )
 CLUSTER_TABLES = (  # `make bench-cluster`
     "cluster_wire",

@@ -22,6 +22,7 @@ from livegnn.distributed.cluster.part_files import new_folder, share_name, write
 from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
+from livegnn.distributed.cluster.reads import Reads
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.refusals import PartRefusal, refusal_of
@@ -127,6 +128,7 @@ class Cluster(Outputs, Switching):
     def _begin(self, model: Model, shape: GraphShape, directory: Directory, settings: ClusterSettings) -> None:
         self.model, self.shape, self._directory, self.graph = model, shape, directory, directory.graph
         self._settings, self.name = settings, settings.name
+        self.reads = Reads(self.graph.host.lock, self.rows_at)
         self.generation = 0  # swaps and rescales: every row is another one
         self._callbacks = Callbacks()
         self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
@@ -218,6 +220,7 @@ class Cluster(Outputs, Switching):
         try:
             self._callbacks.call(changes)
         finally:
+            self.reads.answer()
             self._crew.take_snapshot_if_due()
             self._crew.raise_late()
         return changes
@@ -469,6 +472,7 @@ class Cluster(Outputs, Switching):
             if not self._crew.closed:
                 self.graph.host.detach(self)
                 self._crew.close()
+                self.reads.close()
 
     def __enter__(self) -> Self:
         return self
@@ -486,10 +490,12 @@ class Cluster(Outputs, Switching):
         return self.graph, self.model
 
     def _read(self, *parts: over_types.Part) -> Rows:
-        with self.graph.host.lock:  # ids, owners and rows of one version
-            slots = over_types.slots_of(self.graph.host.ids, "embeddings", parts)
-            refuse_unknown(self.graph.host.store.live(), slots)
-            return self.rows_at(slots)
+        return self.reads.run(lambda: self._read_now(parts))  # ids, owners and rows are of one version
+
+    def _read_now(self, parts: tuple[over_types.Part, ...]) -> Rows:
+        slots = over_types.slots_of(self.graph.host.ids, "embeddings", parts)
+        refuse_unknown(self.graph.host.store.live(), slots)
+        return self.reads.rows(slots)
 
     def _edge_rows(self, edges: object) -> NoReturn:
         raise UsageError(

@@ -12,8 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from livegnn.deployment import Deployment
 from livegnn.deployment.live import LiveModel
+from livegnn.distributed.cluster.cluster import Cluster
 from livegnn.errors import UsageError
-from livegnn.inference import Engine
 from livegnn.sampling import SampleServer
 from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
@@ -100,21 +100,26 @@ class ServiceContext:
     async def read(self, body: EngineBody, count: int, work: Callable[[Any], Result]) -> ReadResult[Result]:
         """What `work` reads of an engine, or of its snapshot, all of one version.
 
-        Small reads of an eager engine are done here, others in a thread. Under the lock in place of a snapshot are read
-        an engine on demand, which computes what is asked for, and one over workers, which has none.
+        Small reads of an eager engine are done here, others in a thread. An engine on demand is read under the lock in
+        place of a snapshot, since it computes what is asked for. One over workers answers between two batches.
         """
         await self.reached(body.at_least, body.timeout_ms)
         name, engine = self.engine(body.engine)
 
+        def read_now() -> ReadResult[Result]:
+            return ReadResult(work(engine), engine.version, name, self.deployment.key_of(engine.model))
+
+        if isinstance(engine, Cluster):
+            return await asyncio.wrap_future(engine.reads.submit(read_now))
+
         def read() -> ReadResult[Result]:
-            if isinstance(engine, Engine) and engine.is_eager:
+            if engine.is_eager:
                 with engine.snapshot() as view:
                     return ReadResult(work(view), view.version, name, self.deployment.key_of(view.model))
             with engine.graph.host.lock:
-                return ReadResult(work(engine), engine.version, name, self.deployment.key_of(engine.model))
+                return read_now()
 
-        at_once = isinstance(engine, Engine) and engine.is_eager
-        return read() if at_once and count <= _READ_AT_ONCE else await self.aside(read)
+        return read() if engine.is_eager and count <= _READ_AT_ONCE else await self.aside(read)
 
     def checked(self, ids: list[Any], most: int | None = None) -> list[Any]:
         """Ids of one kind, not too many. Raises: Refused."""
