@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import livegnn as lg
+from livegnn.distributed import hashed, ldg, ray_session
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.testing import streams
 from livegnn.testing.edge_models import graph_columns
@@ -358,3 +359,29 @@ def test_that_an_interrupted_callback_lets_the_others_have_the_version():
         check_same(engine, cluster, "after")
     assert seen == [1, 2]
     cluster.close()
+
+
+def test_what_an_engine_has_and_a_cluster_has_not_is_refused_by_its_name(tmp_path):
+    _, cluster, _, _, _ = pair(3, 2)
+    for name in ("snapshot", "stream", "recompute", "contributions"):
+        with pytest.raises(AttributeError, match=rf"\[{name}\] expected an Engine, got a Cluster"):
+            getattr(cluster, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        cluster.nonsense  # noqa: B018
+    with pytest.raises(lg.errors.UsageError, match=r"repartition\(\) it"):
+        ldg(cluster.graph, 2)
+    with pytest.raises(lg.errors.UsageError, match=r"expected parts for 2 workers, got 3.*save\(\) and load\(\)"):
+        cluster.repartition(hashed(3))
+    cluster.save(tmp_path / "parts", in_parts=True)
+    with pytest.raises(lg.errors.UsageError, match=r"a graph in parts; load it by lg.Cluster.load\(\)"):
+        lg.Engine.load(tmp_path / "parts")
+    with pytest.raises(lg.errors.FileMissing, match="expected a folder of snapshots"):
+        lg.Cluster.restore(tmp_path / "none", crew=ThreadCrew(2))
+    assert not (tmp_path / "none").exists()
+
+
+def test_that_an_address_of_this_machine_is_that_of_its_ray():
+    assert ray_session._same("127.0.0.1:26392", "192.0.2.2:26392")
+    assert ray_session._same("192.0.2.2:26392", "192.0.2.2:26392")
+    assert not ray_session._same("127.0.0.1:1", "192.0.2.2:26392")
+    assert not ray_session._same("192.0.2.3:26392", "192.0.2.2:26392")

@@ -44,7 +44,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="log and snapshots (default: data next to CONFIG)")
     parser.add_argument("--host", metavar="HOST", help="default: 127.0.0.1, this machine alone")
     parser.add_argument("--port", type=int, metavar="N", help="default: 8000; 0 is a free one")
-    parser.add_argument("--workers", type=int, metavar="N", help="the engine over so many processes (default: 0)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes for the engine (default: of [cluster])")
     parser.add_argument("--insecure", action="store_true", help="serve others without tokens, or without TLS")
     parser.add_argument("--log-format", choices=("text", "json"), help="of lines on standard error (default: text)")
     parser.add_argument("--print-config", action="store_true", help="print the whole configuration, and end")

@@ -135,7 +135,7 @@ class RayGroup:
         if not answers:
             raise UsageError(
                 f"[{where}] expected workers of the name {name!r}, got none that live; look at the name, and at "
-                "address="
+                "address=, or go on from snapshots in a folder by lg.Cluster.restore()"
             )
         about = next(iter(answers.values()))[1]
         options = {"address": address, "threads": about["threads"], "loads": loads, "name": name, "about": about}

@@ -9,6 +9,7 @@ from livegnn.errors import UsageError
 from livegnn.optional import need
 
 _ANY = ("auto", "local")
+_HERE = ("127.0.0.1", "localhost")
 
 
 def connect(where: str, address: str | None = None, *, outlives: bool = False) -> Any:
@@ -30,9 +31,15 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
             )
         alone = {"include_dashboard": False} if found == "local" else {}
         ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
-    elif address not in (None, *_ANY) and address != (found := ray.get_runtime_context().gcs_address):
+    elif address not in (None, *_ANY) and not _same(address, found := ray.get_runtime_context().gcs_address):
         raise UsageError(
             f"[{where}] expected a process that is not connected to Ray, or to {address}, got one at {found}; "
             "leave address= out, or call ray.shutdown() first"
         )
     return ray
+
+
+def _same(address: str, found: str) -> bool:
+    """Whether two addresses are of one Ray: Ray names a host by its address in the network, also this one."""
+    host, _, port = address.rpartition(":")
+    return address == found or (host in _HERE and port == found.rpartition(":")[2])

@@ -228,7 +228,7 @@ class GraphHost:
         if self.taker is not None:
             raise UsageError(
                 f"[{where}] expected a whole graph, got that of a {type(self.taker).__name__}, whose files hold "
-                "edges of other parts too; offload and reload before the graph is cut"
+                "edges of other parts too; offload, reload and partition before the graph is cut, or repartition() it"
             )
 
     def need_all_edges(self, where: str) -> None:

@@ -699,6 +699,8 @@ class Engine(Outputs, Switching, Explained):
         """
         thread_count("load", threads)
         memory_options(memory_limit, spill_folder)
+        if isinstance(path, str | os.PathLike) and os.path.isfile(os.path.join(path, "directory.npz")):
+            raise UsageError(f"[load] expected a file, got {path}, a graph in parts; load it by lg.Cluster.load()")
         with storage.opened(path) as content:
             arrays, model, scales, settings = storage.parts(content)
             precision = settings.pop("precision", "exact")

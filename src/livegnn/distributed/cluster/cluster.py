@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner
 from livegnn.distributed.partition.topology import Topology
-from livegnn.errors import LiveGnnError, StateMismatch, UsageError, ValueInvalid
+from livegnn.errors import FileMissing, LiveGnnError, StateMismatch, UsageError, ValueInvalid
 from livegnn.graph.consumers import Recorded, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
@@ -43,7 +43,7 @@ from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
 from livegnn.inference.callbacks import Callback, Callbacks, Handle
 from livegnn.inference.changes import Changes
-from livegnn.inference.engine import coarser_for, refuse_other
+from livegnn.inference.engine import Engine, coarser_for, refuse_other
 from livegnn.inference.predict import Rows
 from livegnn.inference.views import Outputs
 from livegnn.models.model import Model
@@ -180,9 +180,13 @@ class Cluster(Outputs, Switching):
         Batches after that are gone, but for those that a log has: attach it, and call catch_up(). A driver of these
         snapshots that lives after all is refused at its next one.
 
+        It has as many workers as it had.
+
         Args:    the others as of Cluster.
         Raises:  FileMissing without a snapshot; StoredStateInvalid naming a file that is damaged; as Cluster.
         """
+        if not os.path.isdir(snapshots):
+            raise FileMissing(f"[restore] expected a folder of snapshots, got {snapshots}; name the one of snapshots=")
         folder = SnapshotFolder(snapshots)
         found = folder.claim()
         state = DriverState.from_arrays(dict(found.state))
@@ -481,6 +485,15 @@ class Cluster(Outputs, Switching):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # mypy knows what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if not name.startswith("_") and hasattr(Engine, name):
+                raise AttributeError(
+                    f"[{name}] expected an Engine, got a Cluster, which has none; use an Engine for it"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"Cluster(version={self.version}, workers={self.workers}, vertices={self.graph.vertex_count})"

@@ -33,7 +33,10 @@ def parts_for(where: str, graph: Graph | Topology, workers: int, partition: Part
     """
     if isinstance(partition, VertexParts):
         if partition.parts != workers:
-            raise UsageError(f"[{where}] expected parts for {workers} workers, got {partition.parts}; make as many")
+            raise UsageError(
+                f"[{where}] expected parts for {workers} workers, got {partition.parts}; make as many: the "
+                "number of workers changes by save() and load() alone"
+            )
         return VertexParts(workers, partition.of, owners=partition.owners)
     if partition not in ("hash", *_PARTITIONERS):
         raise ValueInvalid(
