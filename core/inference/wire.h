@@ -32,7 +32,9 @@ class WireWriter {
     last_ = value;
   }
   void begin_ids() { last_ = 0; }
-  void bytes(const void* from, std::size_t count) { to_.append(static_cast<const char*>(from), count); }
+  void bytes(const void* from, std::size_t count) {
+    if (count != 0) to_.append(static_cast<const char*>(from), count);
+  }
   template <typename T>
   void plain(T value) {
     bytes(&value, sizeof(value));
@@ -126,6 +128,7 @@ class WireReader {
   void begin_ids() { last_ = 0; }
   void bytes(void* to, std::size_t count) {
     need(count);
+    if (count == 0) return;  // `to` and at_ may be null
     std::memcpy(to, at_, count);
     at_ += count;
   }
