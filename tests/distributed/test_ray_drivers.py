@@ -65,6 +65,7 @@ def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(address, 
     driver.kill()
 
 
+@pytest.mark.soak
 def test_that_a_driver_that_hung_is_refused_and_ends_nothing(address, name):
     engine, mirror, rng = made(2)
     driver = DriverProcess(address)
@@ -97,6 +98,7 @@ def test_that_a_driver_that_hung_is_refused_and_ends_nothing(address, name):
     cluster.close()
 
 
+@pytest.mark.soak
 def test_that_a_worker_lost_with_its_driver_is_said(address, name):
     engine, _, _ = made(3)
     driver = DriverProcess(address)
