@@ -105,9 +105,15 @@ class TrainingReport:
 
     def state(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""
-        return {"rounds": [asdict(r) for r in self.rounds], "epochs": [asdict(e) for e in self.epochs]}
+        return {"rounds": [_saved_round(r) for r in self.rounds], "epochs": [asdict(e) for e in self.epochs]}
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> TrainingReport:
         """What state() gave."""
         return cls([RoundReport(**r) for r in state["rounds"]], [EpochReport(**e) for e in state["epochs"]])
+
+
+def _saved_round(report: RoundReport) -> dict[str, Any]:
+    """Without hit rates where there are no caches, as before there were any."""
+    saved = asdict(report)
+    return saved if report.hit_rates else {key: value for key, value in saved.items() if key != "hit_rates"}
