@@ -258,6 +258,7 @@ def test_the_envelope_and_the_statuses():
         ("UsageError", 409),
         ("Overloaded", 503),
         ("LogUnavailable", 503),
+        ("WorkerUnavailable", 503),
         ("VersionPending", 504),
         ("ModelError", 500),
     ]

@@ -50,7 +50,7 @@ class OtherMemory(torch.nn.Module):
         ({"optimizer": no_optimizer}, UsageError, r"makes a torch.optim.Optimizer, got list"),
         ({"optimizer": functools.partial(torch.optim.SGD, lr=-1.0)}, UsageError, r"Invalid learning rate"),
         ({"optimizer": lambda given: torch.optim.SGD(given)}, UsageError, r"^\[train\] .* can be pickled"),
-        ({"vertex_features": 3}, UsageError, r"expected options among .*, got vertex_features"),
+        ({"vertex_features": 3}, UsageError, r"^\[train\] expected vertex_features as a WorkerCache or None, got 3"),
         ({"workers": 0}, UsageError, r"^\[train\] expected at least one worker"),
         ({"workers": "two"}, UsageError, r"^\[train\] expected at least one worker"),
         ({"timeout_s": "a"}, UsageError, r"^\[train\] .*timeout_s above 0 and within .*, got 2 and 'a'"),
