@@ -133,7 +133,7 @@ def test_that_a_folder_has_one_cluster_and_one_driver(tmp_path):
     assert {name.split("-")[0] for name in written(tmp_path)} == {"2"}
     pair.cluster.close()
     restored.close()
-    with pytest.raises(lg.errors.FileMissing, match="got none"):
+    with pytest.raises(lg.errors.FileMissing, match="expected a folder of snapshots"):
         lg.Cluster.restore(tmp_path / "empty")
 
 
