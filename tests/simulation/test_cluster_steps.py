@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import livegnn as lg
+from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.errors import InvariantBroken, WorkerUnavailable
 from livegnn.graph.consumers import Recorder
 from tests.simulation.test_cluster_log import Logged
@@ -272,3 +273,25 @@ def test_a_repartition_that_is_interrupted_leaves_no_second_engine():
     with pytest.raises(InvariantBroken):
         world.cluster.repartition("ldg")
     assert [worker._next for worker in world.crew.workers] == [None, None]
+
+
+@pytest.mark.parametrize("kind", ["swap", "repartition"])
+@pytest.mark.parametrize("detached", [False, True])
+def test_that_what_the_log_refuses_is_in_no_folder_of_snapshots(tmp_path, kind, detached):
+    folder = tmp_path / "snapshots"
+    world = Logged(7, 2, snapshots=folder, detached="it" if detached else None)
+    updates = world.batch()
+    world.engine.apply(updates)
+    world.cluster.apply(updates)
+    before = world.cluster.state_digest()
+    world.log.log.fails = "before"
+    with pytest.raises(lg.errors.LogUnavailable):
+        world.cluster.rescale(64.0) if kind == "swap" else world.cluster.repartition("ldg")
+    if detached:  # its driver dies here
+        again = lg.Cluster.attach("it", crew=world.crew.taken_over())
+    else:
+        again = lg.Cluster.restore(folder, crew=ThreadCrew(2))
+    world.log.attach(again.graph).catch_up()
+    assert again.version == world.log.tail == 1
+    assert again.state_digest() == before
+    again.close()

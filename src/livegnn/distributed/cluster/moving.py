@@ -30,24 +30,16 @@ class Repartition:
 
     def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Raises: WorkerUnavailable; then nothing has changed."""
-        try:
-            self.hold_batch(columns, owners, recorded)
-            self.publish_held()
-        except BaseException:
-            self.take_back_held()
-            raise
+        self.hold_batch(columns, owners, recorded)
+        self.publish_held()
 
     def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
         """Raises: WorkerUnavailable."""
-        try:
-            self._crew.prepare_cut(self._new, self._driver_state)
-        except BaseException:
-            self.take_back_held()
-            raise
+        self._crew.prepare_cut(self._new, self._driver_state)
 
     def publish_held(self) -> None:
         """The workers go over."""
-        self._crew.repartition()
+        self._crew.go_over()
         self._moved()
 
     def take_back_held(self) -> None:
@@ -85,8 +77,7 @@ class LastSwitch(Recorder):
 
     def append(self, recorded: Recorded) -> None:
         """Nothing is refused any more."""
-        self._crew.swap()
+        self._crew.go_over()
 
     def abort(self) -> None:
-        """Another recorder has failed."""
-        self._crew.drop_swap()
+        """Nothing: the cluster drops a switch that fails."""

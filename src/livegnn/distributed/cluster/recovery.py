@@ -261,24 +261,16 @@ class RecoveringCrew:
             self.each("drop_swap")
 
     def keep_swap(self, recipe: Recipe, scales: list[list[int]], driver_state: bytes | None = None) -> None:
-        """Every worker has a snapshot of the model that was prepared, so that swap() stands, whichever is lost then.
+        """Every worker has a snapshot of the model that was prepared, so that go_over() stands, whichever is lost then.
 
         driver_state: of that version.  Raises: WorkerUnavailable where workers are lost again and again.
         """
         self._keep_next(recipe, ("prepare_swap", recipe, 0, scales), driver_state)
 
-    def swap(self) -> None:
-        """The model that was prepared takes over, as the next version."""
-        self._go_over()
-
     def prepare_cut(self, new: NewCut, driver_state: bytes | None) -> None:
         """Has the workers cut the graph anew among themselves, next to the present cut. As keep_swap()."""
         self.each("prepare_cut", self._recipe, new)
         self._keep_next(self._recipe, ("prepare_cut", self._recipe, new), driver_state)
-
-    def repartition(self) -> None:
-        """The cut that was prepared takes over, as the next version."""
-        self._go_over()
 
     def _keep_next(self, recipe: Recipe, prepare: Call, driver_state: bytes | None) -> None:
         with self.lock:
@@ -293,19 +285,22 @@ class RecoveringCrew:
                     self.each(*prepare)
             self._next_recipe, self._next_state = recipe, driver_state
 
-    def _go_over(self) -> None:
-        """A worker that is lost follows from its snapshot of what takes over."""
+    def go_over(self) -> None:
+        """What was prepared takes over, as the next version: every log has it. A worker that is lost follows from its
+        snapshot of it.
+
+        Raises:  StorageFailed, DriverReplaced; then nothing has changed.
+        """
         with self.lock:
             version = self.version + 1
+            self._publish_snapshots(version, self._next_snapshots, self._next_state)
             self._snapshots, self._next_snapshots = self._next_snapshots, []
             self._snapshot_version, self.version = version, version
             self._recipe, self._driver_state = self._next_recipe, self._next_state
             self._batches.clear()
             try:
                 self.each("commit_swap", version)
-                self.each("forget_before", version)
-                if self._folder is not None:
-                    self._folder.remove_old()
+                self._drop_older()
             except BaseException as error:  # the swap stands: its snapshots are there
                 self._in_doubt = True
                 self._late = None if isinstance(error, WorkerUnavailable) else error
@@ -347,12 +342,11 @@ class RecoveringCrew:
     def _take_snapshot(self) -> None:
         """Every worker has the new one before any drops what the old one needs."""
         state = self._state_now() if self.state_wanted else None
-        self._snapshots = self._kept("take_snapshot", self.version, state)
-        self._snapshot_version, self._driver_state = self.version, state
+        snapshots = self._kept("take_snapshot", self.version, state)
+        self._publish_snapshots(self.version, snapshots, state)
+        self._snapshots, self._snapshot_version, self._driver_state = snapshots, self.version, state
         self._batches.clear()
-        self._crew.call([("forget_before", self.version)] * self.size)
-        if self._folder is not None:
-            self._folder.remove_old()
+        self._drop_older()
 
     def _kept(self, method: str, version: int, driver_state: bytes | None) -> list[Any]:
         """Handles of the snapshots of all workers. Raises: WorkerUnavailable where one of them has none."""
@@ -364,10 +358,19 @@ class RecoveringCrew:
             handles = self._crew.call([("store", place, method, version, noted) for place in places])
         if not all(self._crew.call([("has_snapshot", version)] * self.size)):
             raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
+        return handles
+
+    def _publish_snapshots(self, version: int, handles: Sequence[Any], driver_state: bytes | None) -> None:
+        """From now on a driver that follows finds these in the folder. Raises: StorageFailed, DriverReplaced."""
         if self._folder is not None:
             assert driver_state is not None
             self._folder.publish(version, handles, driver_state)
-        return handles
+
+    def _drop_older(self) -> None:
+        """What came before the newest snapshots is not needed any more. Raises: WorkerUnavailable."""
+        self._crew.call([("forget_before", self._snapshot_version)] * self.size)
+        if self._folder is not None:
+            self._folder.remove_old()
 
     def _recover(self, batch: GivenBatch | None, wanted: int | None = None) -> list[Any] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
