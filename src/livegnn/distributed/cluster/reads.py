@@ -44,6 +44,7 @@ class Reads:
         self._asks_only = False
         self._ready: Float32Array | None = None  # rows that the work under way asked for
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._closed = False
 
     def run(self, work: Callable[[], _Found]) -> _Found:
@@ -59,13 +60,11 @@ class Reads:
         """A future of the same, which another thread works out."""
         future: Future[_Found] = Future()
         future.set_running_or_notify_cancel()  # none may cancel it
-        if self._closed:
-            _settle(_Waiting(work, future))
-            return future
         self._line.append(_Waiting(work, future))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._attend, name="livegnn-reads", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._attend, name="livegnn-reads", daemon=True)
+                self._thread.start()
         self._come.set()
         return future
 
@@ -118,20 +117,24 @@ class Reads:
         return None
 
     def _attend(self) -> None:
-        while not self._closed:
-            self._come.wait()
-            self._come.clear()
+        while True:
+            if not self._closed:
+                self._come.wait()
+                self._come.clear()
             while self._line:
                 if self._lock.acquire(timeout=_PATIENCE_S):
                     try:
                         self.answer()
                     finally:
                         self._lock.release()
+            with self._starting:  # none comes in between
+                if self._closed and not self._line:
+                    self._thread = None
+                    return
 
     def close(self) -> None:
-        """Ends the thread; what waits is answered, or refused by its own work. The caller has the lock."""
+        """Ends the thread; what waits, or comes later, is refused by its own work."""
         self._closed = True
-        self.answer()
         self._come.set()
 
 
