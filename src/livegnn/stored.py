@@ -20,6 +20,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
 import tempfile
 import zlib
@@ -68,6 +69,24 @@ def made_folder(where: str, path: object, mode: int = 0o777) -> Path:
 
 
 # ---- writing
+
+
+@contextmanager
+def filled_folder(where: str, place: Path, part: Path) -> Iterator[None]:
+    """A new folder `part`, which is at `place` when the block that fills it ends, and goes if the block fails.
+
+    Raises:  StorageFailed where the disk refuses.
+    """
+    try:
+        part.mkdir()
+        yield
+        os.rename(part, place)
+        sync_folder(place.parent)
+    except BaseException as cause:
+        shutil.rmtree(part, ignore_errors=True)
+        if isinstance(cause, OSError) and not isinstance(cause, StorageFailed):
+            raise _failed(where, "to write", place, cause) from cause
+        raise
 
 
 class PartFile(io.FileIO):

@@ -9,13 +9,13 @@ import numpy as np
 
 from livegnn.deployment.by_path import found_by_path
 from livegnn.deployment.config import GraphConfig
-from livegnn.distributed.cluster.parts_folder import PartsFolder
+from livegnn.deployment.live import GraphSource
 from livegnn.errors import UsageError
 from livegnn.files import Table, listed, read_features, read_table
 from livegnn.graph import Graph
 
 
-def first_graph(config: GraphConfig, folder: Path) -> Graph | PartsFolder:
+def first_graph(config: GraphConfig, folder: Path) -> GraphSource:
     """The graph before the first entry, or the folder of its parts. Paths are relative to `folder`.
 
     Raises:  UsageError where the configuration names none; what reading the files raises, naming file, row and column.
@@ -29,6 +29,8 @@ def first_graph(config: GraphConfig, folder: Path) -> Graph | PartsFolder:
             )
         return made
     if config.parts:
+        from livegnn.distributed.cluster.parts_folder import PartsFolder
+
         return PartsFolder(folder / config.parts)
     if config.features:
         return _of_files(config, folder)

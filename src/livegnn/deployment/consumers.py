@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from livegnn.deployment.config import SHADOW_SUFFIX, DeploymentConfig, EngineConfig
-from livegnn.deployment.live import LiveModel, in_process
+from livegnn.deployment.live import GraphSource, LiveModel, in_process
 from livegnn.deployment.registry import Registry
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.snapshots import EngineEntry, EnginePart
 from livegnn.deployment.temporal import TemporalPart, TemporalUse, made
 from livegnn.deployment.training import TrainingThread
-from livegnn.distributed.cluster.cluster import Cluster
-from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.graph import Graph
 from livegnn.inference import Engine, Readout
 from livegnn.models.model import Model
@@ -26,6 +24,7 @@ from livegnn.sampling import PreSampler, SampleServer
 from livegnn.sampling.queries.query import Query
 
 if TYPE_CHECKING:
+    from livegnn.distributed.cluster.cluster import Cluster
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.report import RoundReport
 
@@ -48,7 +47,7 @@ class Consumers:
     def __init__(
         self,
         config: DeploymentConfig,
-        source: Graph | PartsFolder,
+        source: GraphSource,
         registry: Registry,
         stored: Mapping[str, EnginePart],
         temporal: Mapping[str, TemporalPart],
@@ -61,7 +60,7 @@ class Consumers:
         self._options = {one.name: one for one in config.engine}
         self._cluster, self._source = config.cluster, source
         self._workers_folder = data / "workers" if config.snapshots.in_parts else None
-        self.graph = graph = source.graph if isinstance(source, PartsFolder) else source
+        self.graph = graph = source if isinstance(source, Graph) else source.graph
         self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
         self.samplers: dict[str, PreSampler] = {}
@@ -125,6 +124,8 @@ class Consumers:
             self.engines[name] = self._engine(config, name, model, scales)
 
     def _over_workers(self, config: EngineConfig, name: str, model: Model, scales: list[list[int]] | None) -> Cluster:
+        from livegnn.distributed.cluster.cluster import Cluster
+
         options, folder = self._cluster, self._workers_folder
         if folder is not None:  # of a life before: the history has its own snapshots
             shutil.rmtree(folder, ignore_errors=True)
@@ -133,7 +134,7 @@ class Consumers:
             self._source,
             options.workers,
             options.address or None,
-            partition=None if isinstance(self._source, PartsFolder) else options.partition,
+            partition=options.partition if isinstance(self._source, Graph) else None,  # as it was saved
             newcomers=options.newcomers,
             threads=config.threads or 1,
             timeout_s=options.timeout_s,

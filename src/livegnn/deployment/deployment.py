@@ -39,7 +39,7 @@ from livegnn.deployment.explanations import Explanations
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
-from livegnn.deployment.live import LiveModel, in_process
+from livegnn.deployment.live import GraphSource, LiveModel, in_process
 from livegnn.deployment.note import Note, decode_note
 from livegnn.deployment.pipes.pipes import Pipes
 from livegnn.deployment.places import KeptPlaces, SourceMove
@@ -49,18 +49,18 @@ from livegnn.deployment.replayed import SwitchedParts, engines_can_wait
 from livegnn.deployment.shadow import Shadow
 from livegnn.deployment.temporal import temporal_model
 from livegnn.deployment.vector_index import VectorIndex
-from livegnn.distributed.cluster.cluster import Cluster
-from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.graph.saved import CapturedGraph
-from livegnn.inference import Readout, storage
+from livegnn.inference import Engine, Readout, storage
 from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
 from livegnn.models.model import Model
 from livegnn.sampling import PreSampler, SampleServer
+from livegnn.stored import sync_folder
 from livegnn.temporal.engine import TemporalEngine
 
 if TYPE_CHECKING:
+    from livegnn.distributed.cluster.cluster import Cluster
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.report import RoundReport
 
@@ -132,7 +132,7 @@ class Deployment:
         begin = time.monotonic()
         with ExitStack() as stack:
             self.data.mkdir(parents=True, exist_ok=True)
-            snapshots.sync_folder(self.data.absolute().parent)
+            sync_folder(self.data.absolute().parent)
             stack.enter_context(locked(self.data))
             url = log_url(self.data, self.config.log.url)
             self.log = stack.enter_context(UpdateLog(open_log(url, **log_options(url, self.config.log))))
@@ -165,7 +165,7 @@ class Deployment:
             self._places.move(captured.sources)
         if not self.config.cluster.workers:
             source = snapshots.in_process_graph(source)
-        self.graph = source.graph if isinstance(source, PartsFolder) else source
+        self.graph = source if isinstance(source, Graph) else source.graph
         self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         self._snapshot_version = self.graph.version
         stored = {} if captured is None else captured.engines
@@ -252,7 +252,7 @@ class Deployment:
         }
         emit("recovered", text, version=self.version, models=self.models, **fields)
 
-    def _first_graph(self) -> Graph | PartsFolder:
+    def _first_graph(self) -> GraphSource:
         if self.log.tail:
             raise StoredStateInvalid(
                 f"[start] expected a snapshot in {self.data} for the log of {self.log.tail} entries, got none; restore "
@@ -417,7 +417,7 @@ class Deployment:
     @property
     def cluster(self) -> Cluster | None:
         """The engine, where it is over many workers."""
-        return next((each for each in self.engines.values() if isinstance(each, Cluster)), None)
+        return next((each for each in self.engines.values() if not isinstance(each, Engine)), None)
 
     @property
     def readouts(self) -> Mapping[str, Readout]:

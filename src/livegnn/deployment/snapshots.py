@@ -32,14 +32,14 @@ import msgspec
 import numpy as np
 
 from livegnn.deployment.keys import KeptRow
+from livegnn.deployment.live import GraphSource
 from livegnn.deployment.places import Place
 from livegnn.deployment.temporal import TemporalPart, read_part, write_part
-from livegnn.distributed.cluster.parts_folder import PartsFolder
-from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
+from livegnn.errors import LiveGnnError, StoredStateInvalid
 from livegnn.graph import Graph
 from livegnn.inference import storage
 from livegnn.models.model import Model
-from livegnn.stored import checked, replaced
+from livegnn.stored import checked, filled_folder, replaced, sync_folder
 from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
 
@@ -96,18 +96,22 @@ class Captured:
     temporal: Mapping[str, TemporalPart] = field(default_factory=dict)
     sources: Mapping[str, Place] = field(default_factory=dict)
 
-    def source(self) -> Graph | PartsFolder:
+    def source(self) -> GraphSource:
         """The graph, or the folder that workers can start from."""
-        return PartsFolder(self.graph) if isinstance(self.graph, Path) else Graph.from_arrays(self.graph)
+        if not isinstance(self.graph, Path):
+            return Graph.from_arrays(self.graph)
+        from livegnn.distributed.cluster.parts_folder import PartsFolder
+
+        return PartsFolder(self.graph)
 
     def whole(self) -> Graph:
         """The graph in this process."""
         return in_process_graph(self.source())
 
 
-def in_process_graph(source: Graph | PartsFolder) -> Graph:
+def in_process_graph(source: GraphSource) -> Graph:
     """The graph itself."""
-    return source.whole() if isinstance(source, PartsFolder) else source
+    return source if isinstance(source, Graph) else source.whole()
 
 
 def write(data: Path, captured: Captured) -> Path:
@@ -122,8 +126,7 @@ def write(data: Path, captured: Captured) -> Path:
             return place
     for left in (place, part):  # damaged, or of a crash
         shutil.rmtree(left, ignore_errors=True)
-    part.mkdir()
-    try:
+    with filled_folder("snapshot", place, part):
         if isinstance(captured.graph, Path):
             os.rename(captured.graph, part / GRAPH_FOLDER)
         else:
@@ -145,16 +148,6 @@ def write(data: Path, captured: Captured) -> Path:
         manifest = Manifest(_FORMAT, captured.version, captured.offset, files, entries, temporal)
         with replaced(part / MANIFEST, "snapshot") as file:
             file.write(msgspec.json.encode(manifest))
-        os.replace(part, place)
-        sync_folder(folder)
-    except OSError as cause:
-        shutil.rmtree(part, ignore_errors=True)
-        if isinstance(cause, StorageFailed):
-            raise
-        raise StorageFailed(
-            f"[snapshot] expected to write {place}, got {cause.strerror or cause}; look at the disk, or name another "
-            "folder"
-        ) from cause
     check(place)
     return place
 
@@ -290,12 +283,3 @@ def _digest(path: Path) -> str:
         raise StoredStateInvalid(
             f"[snapshot] expected to read {path}, got {cause.strerror}; use another one"
         ) from cause
-
-
-def sync_folder(folder: Path) -> None:
-    """Puts the names in a folder on disk. Raises: OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

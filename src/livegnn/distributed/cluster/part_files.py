@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,10 +29,10 @@ from livegnn.distributed.cluster.cut import EDGE_COLUMNS
 from livegnn.distributed.cluster.recipe import GraphShape
 from livegnn.distributed.cluster.shuffle import Share
 from livegnn.distributed.partition import VertexParts
-from livegnn.errors import StorageFailed, UsageError
+from livegnn.errors import UsageError
 from livegnn.graph.graph import Graph
 from livegnn.models.model import Model
-from livegnn.stored import checked, file_path, replaced, sync_folder
+from livegnn.stored import checked, file_path, filled_folder, replaced
 from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
 
@@ -70,21 +69,8 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     if not place.parent.is_dir():
         raise UsageError(f"[save] expected a folder {place.parent} to write {place.name} in, got none; make it first")
     part = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        part.mkdir()
+    with filled_folder("save", place, part):
         yield part
-        os.rename(part, place)
-        sync_folder(place.parent)
-    except OSError as cause:
-        shutil.rmtree(part, ignore_errors=True)
-        if isinstance(cause, StorageFailed):
-            raise
-        raise StorageFailed(
-            f"[save] expected to write {place}, got {cause.strerror or cause}; look at the disk, or name another folder"
-        ) from cause
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
 
 
 def write_arrays(path: Path, arrays: Mapping[str, AnyArray]) -> str:

@@ -12,8 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from livegnn.deployment import Deployment
 from livegnn.deployment.live import LiveModel
-from livegnn.distributed.cluster.cluster import Cluster
 from livegnn.errors import UsageError
+from livegnn.inference import Engine
 from livegnn.sampling import SampleServer
 from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
@@ -109,7 +109,7 @@ class ServiceContext:
         def read_now() -> ReadResult[Result]:
             return ReadResult(work(engine), engine.version, name, self.deployment.key_of(engine.model))
 
-        if isinstance(engine, Cluster):
+        if not isinstance(engine, Engine):  # it is over workers
             return await asyncio.wrap_future(engine.reads.submit(read_now))
 
         def read() -> ReadResult[Result]:
