@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.http_load import Pace
+from benchmarks.http_load import LoadResult, Pace
 from benchmarks.options import Options
 from benchmarks.report import Report, rate
 from benchmarks.service.roles import BareEngine, Clients, Service
@@ -46,7 +46,7 @@ def run(options: Options, report: Report) -> None:
     _overhead(options, report)
 
 
-def singles(clients: Worker, url: str, connections: int, options: Options) -> object:
+def singles(clients: Worker, url: str, connections: int, options: Options) -> LoadResult:
     """The closed loop of requests of one update."""
     clients.call("make_singles", url, 500_000, 300 if options.tiny else 45_000)
     return clients.call("drive", url, Pace(None, 8 if options.tiny else connections, 6.0, 0.0 if options.tiny else 1.0))

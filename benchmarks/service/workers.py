@@ -7,10 +7,10 @@ import numpy as np
 from benchmarks.http_load import Pace
 from benchmarks.options import Options
 from benchmarks.report import Report, rate
-from benchmarks.service.latency import READ_IDS, READS_PER_S
+from benchmarks.service.latency import half_load
 from benchmarks.service.rate import BATCH, CLIENTS, singles
 from benchmarks.service.roles import Clients
-from benchmarks.service.table import asked_of, refuse_errors, service_process, world
+from benchmarks.service.table import refuse_errors, service_process, world
 from benchmarks.worker import Worker
 
 WORKERS = (0, 1, 2)
@@ -36,16 +36,10 @@ def _row(workers: int, options: Options, report: Report) -> None:
         writers.call("make_bulk", url, size, 0, count, False)
         bulk = writers.call("drive", url, Pace(None, CLIENTS, 6.0, 0.0 if options.tiny else 1.0))
         ones = singles(writers, url, 256, options)
-        half, seconds = ones.rate / 2, 1.0 if options.tiny else 8.0  # type: ignore[attr-defined]
-        writers.call("make_singles", url, 700_000, int(half * (seconds + 2)) // 3 * 3)
-        readers.call("make_reads", url, READ_IDS)
-        asked_of(server, "reset")
-        writers.send("drive", url, Pace(half, 256, seconds, 0.5))
-        readers.send("drive", url, Pace(READS_PER_S, 16, seconds, 0.5))
-        wrote, read = writers.result(), readers.result()
-        fresh = np.quantile(np.array(asked_of(server, "counts")[3]) * 1e3, 0.99)
-    for what, found in (("bulk", bulk), ("one by one", ones), ("writes", wrote), ("reads", read)):
+        load = half_load(ones.rate, server, url, writers, readers, options)
+    fresh = np.quantile(load.fresh_ms, 0.99)
+    for what, found in (("bulk", bulk), ("one by one", ones), ("writes", load.wrote), ("reads", load.read)):
         refuse_errors(report, what, found.errors)
-    cells = [f"{rate(bulk.rate * size)}/s", f"{rate(ones.rate)}/s", f"{fresh:.1f} ms", f"{read.p99_ms:.1f} ms"]
+    cells = [f"{rate(bulk.rate * size)}/s", f"{rate(ones.rate)}/s", f"{fresh:.1f} ms", f"{load.read.p99_ms:.1f} ms"]
     report.row([str(workers), *cells])
     report.progress(f"{workers} workers: {', '.join(cells)}")
