@@ -133,7 +133,6 @@ def test_many_losses_change_no_bit(ray_cluster, seed):
     cluster_training.soak(25, seed)
 
 
-@pytest.mark.soak
 def test_a_paused_worker_is_replaced_and_one_lost_again_and_again_is_an_error(ray_cluster):
     model, batch = model_of("tgat", dropout=0.0), list(batches(WARM, SIZE))
     alone = one_process(model, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,20 +9,19 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import livegnn as lg
+from tests.serve.client import post
 from tests.unit.deployment.world import ENGINES, graph, model, prepared
 
-GRAPH = "tests.unit.deployment.world:graph"
-CONFIG = f"""
+CONFIG = """
 models = "models"
 [graph]
-factory = "{GRAPH}"
+factory = "tests.unit.deployment.world:graph"
 [[engine]]
 name = "scores"
 model = "fraud"
@@ -31,14 +29,6 @@ model = "fraud"
 timeout_s = 20
 snapshot_batches = 4
 """
-
-
-def post(url, document, **headers):
-    request = urllib.request.Request(
-        url, json.dumps(document).encode(), {"content-type": "application/json", **headers}
-    )
-    with urllib.request.urlopen(request, timeout=90) as response:
-        return json.load(response)
 
 
 def descendants(process):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import urllib.request
 from contextlib import contextmanager
 
 import httpx
@@ -58,3 +59,12 @@ def error_of(response, status):
     assert set(document) == {"error"}
     assert {"kind", "message", "retryable"} <= set(document["error"]) <= FIELDS
     return document["error"]
+
+
+def post(url, document, **headers):
+    """The answer of a real server to a JSON document."""
+    request = urllib.request.Request(
+        url, json.dumps(document).encode(), {"content-type": "application/json", **headers}
+    )
+    with urllib.request.urlopen(request, timeout=90) as response:
+        return json.load(response)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ pytest.importorskip("msgspec")
 from livegnn.cli import main
 from livegnn.cli.serve import _time_ms
 from livegnn.deployment import read_config, snapshots
+from tests.serve.client import post
 from tests.unit.deployment.world import deployment, edge, prepared
 
 CONFIG = '[graph]\nfeature_width = 4\n[[engine]]\nname = "scores"\nmodel = "fraud"\n'
@@ -116,14 +115,6 @@ def test_a_folder_is_verified_and_restored(tmp_path: Path, capsys: pytest.Captur
     damaged = max((each for each in newest.iterdir() if each.suffix == ".npz"), key=lambda each: each.stat().st_size)
     damaged.write_bytes(damaged.read_bytes()[:-40])
     assert main(["verify", str(place / "data")]) == 1
-
-
-def post(url, document, **headers):
-    request = urllib.request.Request(
-        url, json.dumps(document).encode(), {"content-type": "application/json", **headers}
-    )
-    with urllib.request.urlopen(request, timeout=20) as response:
-        return json.load(response)
 
 
 def test_a_service_from_its_configuration_to_the_signal_that_ends_it(tmp_path):

@@ -22,19 +22,24 @@ def gone():
     return WorkerUnavailable("[cluster] expected a worker, got none; reform the crew")
 
 
+def failing(call, method, times):
+    """A crew's call that fails so often for a method of its workers."""
+    left = [None] * times
+
+    def failing_call(calls):
+        if calls[0][0] == method and left:
+            left.pop()
+            raise gone()
+        return call(calls)
+
+    return failing_call
+
+
 def test_a_batch_after_a_failed_swap_is_not_lost(place, crews):  # noqa: F811
     with deployment(place, cluster=CLUSTER) as live:
         live.apply(edge(1, 2))
-        crew, n = crews[-1], []
-        keep = crew.keep
-
-        def failing(calls):
-            if calls[0][0] == "snapshot_of_swap" and len(n) < 5:
-                n.append(1)
-                raise gone()
-            return keep(calls)
-
-        crew.keep = failing
+        crew = crews[-1]
+        crew.keep = failing(crew.keep, "snapshot_of_swap", 5)
         with pytest.raises(WorkerUnavailable):
             live.swap("scores", "fraud/1")
         edges = live.cluster.edge_count
@@ -96,15 +101,8 @@ def test_a_follower_can_come_again_after_one_that_failed():
     worlds = ChangingWorld("text").with_engine(), ChangingWorld("text").with_workers(3)
     hubs = [Hub({"scores": world.engine}, lambda name: "fraud/1", ChangesConfig()) for world in worlds]
     crew = worlds[1].engine._crew._crew
-    call, n = crew.call, []
-
-    def failing(calls):
-        if calls[0][0] == "keep_moves" and len(n) < 6:
-            n.append(1)
-            raise gone()
-        return call(calls)
-
-    crew.call = failing
+    call = crew.call
+    crew.call = failing(call, "keep_moves", 6)
     with pytest.raises(WorkerUnavailable):
         hubs[1].follow(ChangeFilter("scores"))
     crew.call = call
