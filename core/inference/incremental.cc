@@ -147,7 +147,7 @@ void EngineImpl::begin_saving() {
 }
 
 // The aggregates that the journal has left out, after a batch that was taken back: stored rows, degrees and the graph
-// are as before it. A row that has changed has been marked dirty first.
+// are as before it. A row that has changed has been marked dirty first. A slot that is free again has zeros, as before.
 void EngineImpl::sum_again(VertexId slots_after) {
   Workspace& w = work_;
   if (w.dirty.empty()) return;  // the batch had not come so far
@@ -159,11 +159,11 @@ void EngineImpl::sum_again(VertexId slots_after) {
     const VertexSet& dirty = w.dirty[at(w.aggregation(static_cast<int>(k)).consumers.front())];
     std::vector<VertexId> rows;
     for (VertexId v = 0; v < w.slots; ++v) {
-      if (dirty.contains(v) && !saved->contains(v) && op.has_row(v)) rows.push_back(v);
+      if (dirty.contains(v) && !saved->contains(v) && !w.is_ghost(v)) rows.push_back(v);
     }
     w.in_shares(static_cast<std::int64_t>(rows.size()), kSummedShare,
                 [&](std::int64_t first, std::int64_t last, int thread) {
-                  PlacedRows sink(op, false, [&](VertexId v) { return table.row(v); });
+                  PlacedRows sink(op, true, [&](VertexId v) { return table.row(v); });
                   op.compute(w.state, {rows.data(), first, last}, false, thread, sink);
                 });
     for (VertexId v = w.slots; v < std::min<std::int64_t>(slots_after, table.capacity()); ++v)
@@ -262,6 +262,9 @@ Changes EngineImpl::publish() {
   if (work_.trade != nullptr) {
     work_.trade->keep();
     work_.journal.end(true);
+    for (std::size_t t = 0; t < work_.rows_before.size(); ++t) {  // the rest of the journal
+      if (work_.row_users[t].keeps() && !work_.row_users[t].recorded) work_.rows_before[t].end(true);
+    }
     journal_armed_ = false;
   }
   Changes changes;

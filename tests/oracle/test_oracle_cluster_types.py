@@ -14,7 +14,7 @@ from tests.simulation.lossy_wire import WireFaults
 
 
 def run(module, seed, parts, batches=4, **options):
-    """A stream of batches, with parts, engine and module compared after each."""
+    """A stream of batches, each refused once, with parts, engine and module compared after each."""
     rng = np.random.default_rng(seed)
     liven(module)
     graph, mirror = random_typed_graph(rng, WIDTHS, TRIPLES, **options)
@@ -23,7 +23,9 @@ def run(module, seed, parts, batches=4, **options):
     )
     world.check("at first", audits=True)
     for number in range(batches):
-        world.apply(random_typed_batch(rng, mirror, int(rng.integers(1, 25))))
+        updates = random_typed_batch(rng, mirror, int(rng.integers(1, 25)))
+        world.refuse(updates, number % parts)
+        world.apply(updates)
         world.check(f"after batch {number}", audits=number == batches - 1)
     check_hetero(world.engine, module, mirror, "at last")
 

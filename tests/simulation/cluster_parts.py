@@ -74,6 +74,18 @@ class PartsOfOne:
         hooks = before_agreeing or {}
         return self.each(lambda rank: self.parts[rank].apply(columns, owners, before_agreeing=hooks.get(rank)))
 
+    def refuse(self, updates, rank=0):
+        """A batch that every part takes, and one refuses last: nothing changes anywhere."""
+
+        def refuses():
+            raise InterruptedError
+
+        columns, state, before = self.columns(updates), self.rng.bit_generator.state, self.digests()
+        found = self.offer(columns, self.new_owners(columns), {rank: refuses})
+        self.rng.bit_generator.state = state  # the batch may come again
+        assert all(isinstance(one, BaseException) for one in found), found
+        assert self.digests() == before
+
     def apply(self, updates):
         """A batch to all, with the changed vertices compared. Returns: the engine's changes."""
         columns = self.columns(updates)
