@@ -105,23 +105,27 @@ void HaloTrade::forget() {
 }
 
 void HaloTrade::recall(const std::vector<std::vector<std::uint64_t>>& stale) {
+  invariant(stale.size() == stale_.size(), "marks of stale sources of another model");
   forget();
   for (std::size_t k = 0; k < stale.size(); ++k) {
     stale_[k].resize(stale[k].size());
-    for (std::size_t v = 0; v < stale[k].size(); ++v)
-      put_marks(static_cast<int>(k), static_cast<VertexId>(v), stale[k][v]);
+    for (std::size_t v = 0; v < stale[k].size(); ++v) {  // there may be places beyond the slots, without marks
+      if (stale[k][v] != 0) put_marks(static_cast<int>(k), static_cast<VertexId>(v), stale[k][v]);
+    }
   }
 }
 
 const VertexSet* HaloTrade::rows_of_stale(int k) {
-  constexpr std::int64_t kShare = 8;  // of the slots; where more edges leave stale ghosts, looking is not worth it
+  constexpr std::int64_t kPerChange = 64;  // edges of stale ghosts; to look at more costs more than to save every row
+  const BatchDelta& d = *work_.delta;
+  const auto changes = d.added.size() + d.removed.size() + d.reweighted.size() + d.features_changed.size();
   VertexSet& rows = rows_of_stale_[at(k)];
   rows.prepare(work_.graph.slot_count(), 1);
   const Flow flow = work_.flow(k);
   std::int64_t edges = 0;
   for (const VertexId ghost : stale_ghosts_[at(k)]) {
     edges += flow.out_degree(ghost);
-    if (edges > work_.graph.slot_count() / kShare) return nullptr;
+    if (edges > kPerChange * static_cast<std::int64_t>(changes)) return nullptr;
     work_.operators[at(k)]->each_target(ghost, [&](VertexId v) { rows.add(v); });
   }
   if (stale_ghosts_[at(k)].empty()) return &rows;

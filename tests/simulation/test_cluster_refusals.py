@@ -209,3 +209,40 @@ def test_random_plain_batches_are_legal():
         graph = random_plain_graph(rng, FEATURES, weighted=True, timed=True, undirected=undirected)
         for _ in range(50):
             graph.apply(random_plain_batch(rng, graph, 10))
+
+
+SUMS = ("gcn", "gcn_plain", "graph_conv", "sage", "gin", "sgc", "appnp", "cheb")
+
+
+def stale_ghosts(world):
+    """How many ghosts have a newer row at their owner, over all parts and sums."""
+    count = 0
+    for part in world.parts:
+        ghosts = np.flatnonzero(part.halo.ghosts())
+        for name, marks in part.native.remember(part.halo).items():
+            if name.startswith("stale."):
+                held = ghosts[ghosts < len(marks)]
+                count += int((marks[held] >> np.uint64(part.part) & np.uint64(1)).sum())
+    return count
+
+
+@pytest.mark.parametrize("size", [1, 12])  # edges of stale ghosts are looked at, or are too many for so small a batch
+@pytest.mark.parametrize("family", SUMS)
+def test_sums_that_stale_sources_reach_are_as_before_a_refusal(family, size):
+    stale = 0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        model = random_model(rng, family=family, weighted=False, on_edges=False)
+        pairs = rng.integers(0, 60, (200, 2))
+        pairs[:, 1] = np.where(rng.random(200) < 0.9, pairs[:, 1] % 4, pairs[:, 1])  # hubs
+        features = rng.standard_normal((120, model.input_width), dtype=np.float32)
+        graph = lg.Graph(features, *pairs.T)
+        world = PartsOfOne(model, graph, 3, seed)
+        for number in range(8):
+            world.apply(random_plain_batch(rng, graph, 40))  # makes sources stale
+            updates = random_plain_batch(rng, graph, size)
+            stale += stale_ghosts(world)
+            world.refuse(updates, number % 3)
+            world.apply(updates)
+            world.check(f"seed {seed}, batch {number}", audits=number == 7)
+    assert stale > 0
