@@ -29,11 +29,11 @@ def new_cut(graph, holders, owners, parts):
     return NewCut(parts, owners, holders, store_options(graph), version, next_edge_id)
 
 
-def shuffled(shares, new, chunk_rows):
+def shuffled(shares, new, chunk_bytes):
     """The parts, by workers that start with these shares."""
 
     def work(exchange):
-        return shuffle(shares[exchange.rank], exchange.rank, new, lambda out: swap_bytes(exchange, out), chunk_rows)
+        return shuffle(shares[exchange.rank], exchange.rank, new, lambda out: swap_bytes(exchange, out), chunk_bytes)
 
     return run_threads(work, new.parts)
 

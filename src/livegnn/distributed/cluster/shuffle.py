@@ -13,6 +13,7 @@ A chunk bounds what a worker sends in one round, so that memory is a share, a pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -27,7 +28,7 @@ from livegnn.types import AnyArray, Int64Array
 
 Share: TypeAlias = Mapping[str, AnyArray]  # slots, features, vertex_type; src, dst, id and the other columns of edges
 
-CHUNK_ROWS = 1 << 20  # of one column, to one worker, in one round
+CHUNK_BYTES = 8 << 20  # of one column, to one worker, in one round
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class NewCut:
     next_edge_id: int
 
 
-def shuffle(share: Share, part: int, new: NewCut, swap: Swap, chunk_rows: int = CHUNK_ROWS) -> PartArrays:
+def shuffle(share: Share, part: int, new: NewCut, swap: Swap, chunk_bytes: int = CHUNK_BYTES) -> PartArrays:
     """The part of this worker; rounds, which all workers make together.
 
     Args:    share: what this worker holds.  swap: sends one parcel to each worker and returns what each has sent here.
     Raises:  what swap raises; then the share is as it was.
     """
-    wire = _Wire(part, new.parts, swap, chunk_rows)
+    wire = _Wire(part, new.parts, swap, chunk_bytes)
     src, dst = _ends(share, bool(new.options["undirected"]))
     lists = [np.flatnonzero((new.owners[src] == each) | (new.owners[dst] == each)) for each in range(new.parts)]
     columns = {**share, "src": src, "dst": dst}
@@ -112,23 +113,26 @@ def _part_of(vertices: Share, edges: Share, part: int, new: NewCut) -> PartArray
 class _Wire:
     """Moves rows between the workers, chunk by chunk."""
 
-    def __init__(self, part: int, parts: int, swap: Swap, chunk_rows: int) -> None:
-        self._part, self._parts, self._swap, self._chunk_rows = part, parts, swap, chunk_rows
+    def __init__(self, part: int, parts: int, swap: Swap, chunk_bytes: int) -> None:
+        self._part, self._parts, self._swap, self._chunk_bytes = part, parts, swap, chunk_bytes
 
     def move(self, lists: Sequence[Int64Array], columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Rows lists[i] of every column go to worker i. Returns: what has come here, in one order for all columns."""
-        rounds = max(-(-len(rows) // self._chunk_rows) for rows in lists)
-        heads = self.exchange([np.array([len(rows), rounds], np.int64) for rows in lists])
-        count, rounds = sum(int(each[0]) for each in heads), max(int(each[1]) for each in heads)
-        return {name: self._moved(lists, column, count, rounds) for name, column in columns.items()}
+        """Rows lists[i] of every column go to worker i. Returns: what has come here, of worker 0 first."""
+        longest = max(len(rows) for rows in lists)
+        heads = self.exchange([np.array([len(rows), longest], np.int64) for rows in lists])
+        counts, longest = [int(each[0]) for each in heads], max(int(each[1]) for each in heads)
+        return {name: self._moved(lists, column, counts, longest) for name, column in columns.items()}
 
-    def _moved(self, lists: Sequence[Int64Array], column: AnyArray, count: int, rounds: int) -> AnyArray:
-        found, done = np.empty((count, *column.shape[1:]), column.dtype), 0
-        for first in range(0, rounds * self._chunk_rows, self._chunk_rows):
-            for parcel in self._round([column[rows[first : first + self._chunk_rows]] for rows in lists]):
+    def _moved(self, lists: Sequence[Int64Array], column: AnyArray, counts: Sequence[int], longest: int) -> AnyArray:
+        """counts: of the rows that come from each worker.  longest: of the lists of all workers."""
+        found = np.empty((sum(counts), *column.shape[1:]), column.dtype)
+        places = [sum(counts[:source]) for source in range(len(counts))]
+        step = max(1, self._chunk_bytes // max(1, column.dtype.itemsize * math.prod(column.shape[1:])))
+        for first in range(0, longest, step):
+            for source, parcel in enumerate(self._round([column[rows[first : first + step]] for rows in lists])):
                 rows = parcel.view(column.dtype).reshape(-1, *column.shape[1:]) if parcel.size else found[:0]
-                found[done : done + len(rows)] = rows
-                done += len(rows)
+                found[places[source] : places[source] + len(rows)] = rows
+                places[source] += len(rows)
         return found
 
     def exchange(self, arrays: Sequence[Int64Array]) -> list[Int64Array]:
