@@ -4,6 +4,7 @@ import gc
 import logging
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -385,3 +386,43 @@ def test_that_an_address_of_this_machine_is_that_of_its_ray():
     assert ray_session._same("192.0.2.2:26392", "192.0.2.2:26392")
     assert not ray_session._same("127.0.0.1:1", "192.0.2.2:26392")
     assert not ray_session._same("192.0.2.3:26392", "192.0.2.2:26392")
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_that_a_loaded_cluster_has_its_name(tmp_path, in_parts):
+    _, cluster, _, _, _ = pair(3, 2, name="scores")
+    cluster.save(tmp_path / "saved", in_parts=in_parts)
+    with lg.Cluster.load(tmp_path / "saved", 2, crew=ThreadCrew(2)) as again:
+        assert again.name == "scores"
+    with lg.Cluster.load(tmp_path / "saved", 2, crew=ThreadCrew(2), name="other") as again:
+        assert again.name == "other"
+    if not in_parts:
+        assert lg.Engine.load(tmp_path / "saved").name == "scores"
+
+
+class OwnRay:
+    """Ray, as it looks to a process that has started it."""
+
+    def __init__(self):
+        self.address = ""
+
+    def is_initialized(self):
+        return bool(self.address)
+
+    def init(self, **options):
+        self.address = "192.0.2.2:26392"
+
+    def get_runtime_context(self):
+        return SimpleNamespace(gcs_address=self.address)
+
+
+def test_that_detached_workers_want_a_ray_that_outlives_this_process(monkeypatch):
+    ray = OwnRay()
+    monkeypatch.setattr(ray_session, "need", lambda *_: ray)
+    monkeypatch.setattr(ray_session, "_started", [])
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(lg.errors.UsageError, match="expected a Ray that outlives this process"):
+        ray_session.connect("Cluster", outlives=True)
+    ray_session.connect("Cluster")  # one that ends with it
+    with pytest.raises(lg.errors.UsageError, match="expected a Ray that outlives this process"):
+        ray_session.connect("Cluster", "auto", outlives=True)

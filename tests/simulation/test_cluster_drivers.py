@@ -163,15 +163,18 @@ def plain_model(inputs, hidden):
 @pytest.mark.parametrize("lost", ["prepare", "snapshot_of_swap", "commit_swap", "forget_before"])
 @pytest.mark.parametrize("reached", [0, 1, 3])
 @pytest.mark.parametrize("change", ["swap", "repartition"])
-def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change):
+@pytest.mark.parametrize("in_files", [False, True])
+def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change, in_files, tmp_path):
     rng = np.random.default_rng(4)
     graph, mirror = streams.random_graph(rng, 3, False, vertices=20)
     engine, crew = lg.Engine(plain_model(3, 4), graph, threads=1), ThreadCrew(3)
-    cluster = lg.Cluster(plain_model(3, 4), graph, 3, crew=crew, detached="here", partition="hash")
+    options = {"snapshots": tmp_path} if in_files else {}
+    cluster = lg.Cluster(plain_model(3, 4), graph, 3, crew=crew, detached="here", partition="hash", **options)
     call, dead = crew.call, []
+    method = "store" if in_files and lost == "snapshot_of_swap" else lost
 
     def dying(calls):
-        if calls[0][0].startswith(lost) and not dead:
+        if calls[0][0].startswith(method) and not dead:
             dead.append(True)
             done = [crew._pool.submit(crew._run, worker, calls[worker]) for worker in range(reached)]
             if lost != "prepare":  # the others have no rounds
@@ -192,7 +195,7 @@ def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change)
     crew.call = call
     crew = crew.taken_over()
     cluster = lg.Cluster.attach("here", crew=crew)
-    stands = lost == "forget_before" or (lost == "commit_swap" and reached > 0)
+    stands = lost == "forget_before" or (lost == "commit_swap" and (reached > 0 or in_files))  # the folder names it
     assert cluster.version == (2 if stands else 1)
     if stands and change == "swap":
         engine.swap(other)
@@ -200,6 +203,7 @@ def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change)
         engine.apply(lg.Updates())
     moved = not np.array_equal(cluster._directory.newcomers.parts.of_first(20), before)
     assert moved == (stands and change == "repartition")
+    assert all(worker._next is None for worker in crew.workers)  # no second engine is left
     for kills in range(2):
         for _ in range(2):
             assert cluster.state_digest() == engine.state_digest()

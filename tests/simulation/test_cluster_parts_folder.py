@@ -12,6 +12,7 @@ from torch_geometric import nn as pyg
 
 import livegnn as lg
 from livegnn.distributed import PartsWriter
+from livegnn.distributed.cluster import parts_writer
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.distributed.cluster.parts_folder import fitted
 from livegnn.distributed.partition import VertexParts, hashed
@@ -336,3 +337,31 @@ def test_that_parts_fit_another_number_of_workers(before, after):
             shares = np.array([len(range(part, after, before)) for part in range(before)])
             wanted = np.bincount(old, minlength=before)[np.arange(after) % before] / shares[np.arange(after) % before]
             np.testing.assert_allclose(np.bincount(found, minlength=after), wanted, rtol=0.35)
+
+
+def test_that_a_chunk_that_found_no_room_can_come_again(tmp_path, monkeypatch):
+    rng = np.random.default_rng(2)
+    model = random_model(rng, weighted=False, family="gcn")
+    x, (src, dst) = rng.standard_normal((20, model.input_width)).astype(np.float32), rng.integers(0, 20, (2, 60))
+    write, fails = parts_writer.write_arrays, [True]
+
+    def full(path, arrays):
+        if fails:
+            fails.pop()
+            raise lg.errors.StorageFailed("[save] expected to write, got no room; make room there")
+        return write(path, arrays)
+
+    with PartsWriter(tmp_path / "parts") as writer:
+        writer.add_vertices(x[:8])
+        monkeypatch.setattr(parts_writer, "write_arrays", full)
+        with pytest.raises(lg.errors.StorageFailed):
+            writer.add_vertices(x[8:])
+        writer.add_vertices(x[8:])
+        fails.append(True)
+        with pytest.raises(lg.errors.StorageFailed):
+            writer.add_edges(src, dst)
+        writer.add_edges(src, dst)
+    wanted = lg.Engine(model, lg.Graph(x, src, dst), threads=1).state_digest()
+    options = {"model": model, "partition": "hash", "crew": ThreadCrew(2)}
+    with lg.Cluster.load(tmp_path / "parts", 2, **options) as cluster:
+        assert cluster.state_digest() == wanted

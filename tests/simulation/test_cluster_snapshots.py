@@ -8,7 +8,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
-from livegnn.distributed.cluster.snapshot_files import MANIFEST, SnapshotFolder
+from livegnn.distributed.cluster.snapshot_files import MANIFEST, SnapshotFolder, StoredPart
 from tests.simulation.test_cluster_drivers import DriverDied, Pair, die_at
 
 
@@ -153,4 +153,29 @@ def test_that_a_full_disk_puts_a_snapshot_off(tmp_path, monkeypatch):
     (state,) = [name for name in written(tmp_path) if "driver" in name]
     assert state == "1-3-driver.npz"
     np.testing.assert_equal(len(written(tmp_path)), pair.crew.size + 1)
+    pair.cluster.close()
+
+
+def test_that_a_full_disk_is_not_filled_with_what_was_begun(tmp_path, monkeypatch):
+    pair = Pair(3, snapshots=tmp_path, snapshot_batches=2)
+    before, write = written(tmp_path), StoredPart.write.__func__
+
+    def full(cls, path, snapshot):
+        if path.name.endswith("part-0.npz"):
+            raise lg.errors.StorageFailed("[snapshot] expected to write, got no room; make room there")
+        return write(cls, path, snapshot)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoredPart, "write", classmethod(full))
+        grow(pair, 5)  # two snapshots are due
+        assert written(tmp_path) == before
+        pair.crew.kill(pair.crew.size - 1)
+        pair.check("after a loss")
+    begun = tmp_path / "1-0-part-0.npz.abcd1234.part"
+    begun.write_bytes(b"of a worker that died")
+    grow(pair, 1)
+    assert not begun.exists()
+    (state,) = [name for name in written(tmp_path) if "driver" in name]
+    assert state == "1-6-driver.npz"
+    assert len(written(tmp_path)) == pair.crew.size + 1
     pair.cluster.close()

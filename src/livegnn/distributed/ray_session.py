@@ -10,6 +10,7 @@ from livegnn.optional import need
 
 _ANY = ("auto", "local")
 _HERE = ("127.0.0.1", "localhost")
+_started: list[str] = []  # addresses of Rays that end with this process
 
 
 def connect(where: str, address: str | None = None, *, outlives: bool = False) -> Any:
@@ -25,18 +26,26 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         found = address or os.environ.get("RAY_ADDRESS") or "local"
         if outlives and found == "local":
-            raise UsageError(
-                f"[{where}] expected a Ray that outlives this process, got none; call `ray start --head` in a shell, "
-                'and pass address="auto"'
-            )
+            raise _ends_with_us(where)
         alone = {"include_dashboard": False} if found == "local" else {}
         ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
+        if found == "local":
+            _started.append(ray.get_runtime_context().gcs_address)
+    elif outlives and ray.get_runtime_context().gcs_address in _started:
+        raise _ends_with_us(where)
     elif address not in (None, *_ANY) and not _same(address, found := ray.get_runtime_context().gcs_address):
         raise UsageError(
             f"[{where}] expected a process that is not connected to Ray, or to {address}, got one at {found}; "
             "leave address= out, or call ray.shutdown() first"
         )
     return ray
+
+
+def _ends_with_us(where: str) -> UsageError:
+    return UsageError(
+        f"[{where}] expected a Ray that outlives this process, got none; call `ray start --head` in a shell, and pass "
+        'address="auto"'
+    )
 
 
 def _same(address: str, found: str) -> bool:

@@ -356,7 +356,7 @@ class Cluster(Outputs, Switching):
             written = self._crew.all([("save_share", folder / share_name(i)) for i in range(self.workers)])
             parts, digests = directory.newcomers.parts, [digest for digest, _ in written]
             counts = {"next_edge_id": directory.next_edge_id, "edges": sum(edges for _, edges in written)}
-            kept: dict[str, Any] = {"parts": parts, "model": self.model, "scales": self.scales}
+            kept: dict[str, Any] = {"parts": parts, "model": self.model, "scales": self.scales, "name": self.name}
             file_of = parts.of_first(self.graph.slot_count)
             write_directory(folder, self.graph, self.shape, file_of, digests, **counts, **kept)
 
@@ -381,14 +381,15 @@ class Cluster(Outputs, Switching):
         if os.path.isdir(path):
             folder = PartsFolder(path)
             if model is None:
-                model, options = folder.model, {"scales": folder.scales, **options}
+                model, options = folder.model, {"scales": folder.scales, "name": folder.name, **options}
             if model is None:
                 raise UsageError(f"[load] expected model= for {path}, which has none, got none; pass the model to run")
             return cls(model, folder, workers, address, **options)
         if model is not None:
             raise UsageError("[load] expected no model= with a file, which has one, got one; call swap() after it")
         with storage.opened(path) as content:
-            arrays, saved, scales, _ = storage.parts(content)
+            arrays, saved, scales, settings = storage.parts(content)
+        options = {"name": settings.get("name", ""), **options}
         return cls(saved, Graph.from_arrays(arrays), workers, address, scales=scales, **options)
 
     def capture(self) -> CapturedCluster:
@@ -403,8 +404,8 @@ class Cluster(Outputs, Switching):
 
     def _driver_state(self, model: Model | None = None, newcomers: Newcomers | None = None, empty: int = 0) -> bytes:
         """What another driver goes on from, at this version, or at one without updates after it."""
-        directory, version = self._directory.to_arrays(newcomers), self.version + empty
-        return DriverState(version, empty, directory, model or self.model, self.shape, self._settings).to_bytes()
+        directory = self._directory.to_arrays(newcomers)
+        return DriverState(empty, directory, model or self.model, self.shape, self._settings).to_bytes()
 
     # ---- reading and audits
 

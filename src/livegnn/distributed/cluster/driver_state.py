@@ -38,9 +38,8 @@ class ClusterSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class DriverState:
-    """See the head of this file. directory: at `version`, less `empty` versions without updates."""
+    """See the head of this file. empty: versions without updates after the directory's."""
 
-    version: int
     empty: int
     directory: dict[str, AnyArray]
     model: Model
@@ -53,7 +52,7 @@ class DriverState:
         return Recipe.of(self.model, self.shape)
 
     def made_directory(self) -> Directory:
-        """The directory at `version`. Raises: StoredStateInvalid."""
+        """The directory, after its empty versions. Raises: StoredStateInvalid."""
         directory = Directory.from_arrays(self.directory)
         for _ in range(self.empty):
             directory.replay(Updates())
@@ -65,7 +64,6 @@ class DriverState:
         meta = {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,
-            "version": self.version,
             "empty": self.empty,
             "model": structure,
             "shape": self.shape._asdict(),
@@ -97,7 +95,6 @@ class DriverState:
         if (meta["format"], meta["format_version"]) != (_FORMAT, _FORMAT_VERSION):
             raise ValueError(f"format {meta['format']} version {meta['format_version']}")
         return cls(
-            meta["version"],
             meta["empty"],
             _part(members, "directory."),
             Model.from_arrays(meta["model"], _part(members, "model.")),

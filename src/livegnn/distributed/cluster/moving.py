@@ -57,8 +57,9 @@ def parts_from(topology: Callable[[], Topology], now: VertexParts, partition: Pa
     topology: gathers the edges, which the names of partitioners need, but for "hash".
     Raises:  UsageError, ValueInvalid, DataMissing.
     """
+    advice = "make as many: the number of workers changes by save() and load() alone"
     if not reads_edges(partition):
-        return parts_for("repartition", Topology.of_edges([], [], 0), now.parts, partition)
+        return parts_for("repartition", Topology.of_edges([], [], 0), now.parts, partition, advice)
     found = topology()
     return repartition(found, now, parts_for("repartition", found, now.parts, partition)).after
 

@@ -5,7 +5,7 @@
                                 "file_of" (V,) int32 number of the file that has the vertex of each slot; "width" and
                                 "type_widths" of features; "edges" how many there are, without self-loops;
                                 "parts.*" VertexParts, "model.*" and "scale.K", each only of a cluster
-                                "meta" JSON as uint8: {"model": structure or null, "scales": count}
+                                "meta" JSON as uint8: {"model": structure or null, "scales": count, "name": text}
           manifest.json         sealed: {"format": "livegnn-parts-1", "version", "files": {name: digest}}
 
 Every vertex and every edge is in one share. The folder has another name until all of its files are synced. Readers
@@ -92,6 +92,7 @@ def write_directory(
     parts: VertexParts | None = None,
     model: Model | None = None,
     scales: Sequence[Sequence[int]] = (),
+    name: str = "",
 ) -> None:
     """Writes what is not in shares; the manifest last.
 
@@ -109,7 +110,7 @@ def write_directory(
     arrays |= {f"scale.{k}": np.array(row, np.int32) for k, row in enumerate(scales)}
     if parts is not None:
         arrays |= {f"parts.{name}": array for name, array in parts.to_arrays().items()}
-    meta = {"model": structure, "scales": len(scales)}
+    meta = {"model": structure, "scales": len(scales), "name": name}
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     files = {DIRECTORY: write_arrays(folder / DIRECTORY, arrays)}
     files |= {share_name(number): digest for number, digest in enumerate(digests)}

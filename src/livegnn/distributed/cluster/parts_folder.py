@@ -82,6 +82,7 @@ class PartsFolder:
         if self._file_of.shape != (self.graph.slot_count,):
             raise ValueError(f"files of {len(self._file_of)} slots, not of {self.graph.slot_count}")
         self._parts = VertexParts.from_arrays(parts["parts"]) if parts["parts"] else None
+        self.name: str = meta["name"]
         self.model = None if meta["model"] is None else Model.from_arrays(meta["model"], parts["model"])
         self.scales: list[list[int]] = [parts["scale"][str(k)].tolist() for k in range(meta["scales"])]
 

@@ -90,8 +90,8 @@ class PartsWriter:
             )
         slots = np.arange(self._vertices, self._vertices + len(rows), dtype=np.int64)
         known, names = self._new_names(ids, len(rows))
-        self._counts.append((len(self._digests), len(rows)))
         self._write({"slots": slots, "features": rows})
+        self._counts.append((len(self._digests) - 1, len(rows)))
         self._dtype, self._width, self._vertices = chunk.feature_dtype, rows.shape[1], self._vertices + len(rows)
         self._ids = known
         self._index.update(zip(names, slots.tolist(), strict=bool(names)))

@@ -88,6 +88,7 @@ class RecoveringCrew:
             self._snapshot_version, self._driver_state = notes.version, notes.state
             self._recover(None)
             self._crew.call([("close_what_if",)] * self.size)
+            self._crew.call([("drop_swap",)] * self.size)
             self._crew.call([("keep_moves", self._moves_max)] * self.size)
             self._take_snapshot()
 
@@ -274,6 +275,8 @@ class RecoveringCrew:
 
     def _keep_next(self, recipe: Recipe, prepare: Call, driver_state: bytes | None) -> None:
         with self.lock:
+            if self._folder is not None:
+                self._folder.refuse_another()  # before any log has it
             for attempt in range(_ATTEMPTS):
                 try:
                     self._next_snapshots = self._kept("snapshot_of_swap", self.version + 1, driver_state)
@@ -313,7 +316,7 @@ class RecoveringCrew:
 
     def take_snapshot_if_due(self) -> None:
         """The batch before stands, whatever becomes of the snapshot."""
-        if self.closed or len(self._batches) < self._snapshot_batches:
+        if self.closed or not self._batches or len(self._batches) % self._snapshot_batches:
             return
         try:
             with self.lock:
@@ -321,6 +324,9 @@ class RecoveringCrew:
                 self._take_snapshot()
         except (WorkerUnavailable, StorageFailed) as error:
             _log.warning("[cluster] no snapshot of version %d, it is taken later: %s", self.version, error)
+            if self._folder is not None:
+                with suppress(StorageFailed):  # what was written of it would fill the disk
+                    self._folder.remove_old(self._snapshots)
 
     # ---- inside
 
@@ -355,7 +361,7 @@ class RecoveringCrew:
             handles = self._crew.keep([(method, version, noted)] * self.size)
         else:
             places = self._folder.places(version, self.size)
-            handles = self._crew.call([("store", place, method, version, noted) for place in places])
+            handles = self._crew.call([("store", places, method, version, noted)] * self.size)
         if not all(self._crew.call([("has_snapshot", version)] * self.size)):
             raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
         return handles
@@ -370,7 +376,7 @@ class RecoveringCrew:
         """What came before the newest snapshots is not needed any more. Raises: WorkerUnavailable."""
         self._crew.call([("forget_before", self._snapshot_version)] * self.size)
         if self._folder is not None:
-            self._folder.remove_old()
+            self._folder.remove_old(self._snapshots)
 
     def _recover(self, batch: GivenBatch | None, wanted: int | None = None) -> list[Any] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""

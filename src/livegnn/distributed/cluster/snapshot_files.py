@@ -30,14 +30,14 @@ import numpy as np
 
 from livegnn.distributed.cluster.notes import PartSnapshot
 from livegnn.distributed.ray_names import replaced as by_another
-from livegnn.errors import FileMissing, UsageError
+from livegnn.errors import FileMissing, StorageFailed, UsageError
 from livegnn.stored import checked, made_folder, replaced
 from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
 
 FORMAT, MANIFEST = "livegnn-snapshots-1", "snapshots.json"
 _EXPECTED, _ADVICE = "a snapshot of a cluster", "load the last save()"
-_OURS = re.compile(r"\d+-\d+-(driver|part-\d+)\.npz")
+_OURS = re.compile(r"\d+-\d+-(driver|part-\d+)\.npz(\.[a-z0-9_]{8}\.part)?")  # the latter of a writer that died
 
 
 class StoredFile(NamedTuple):
@@ -154,18 +154,30 @@ class SnapshotFolder:
         entries = [(part.file.path.name, part.file.digest) for part in parts]
         manifest = _Manifest(FORMAT, self.driver, version, entries, (name, file.digest))
         with self._locked():
-            now = self._manifest()
-            if now is not None and now.driver != self.driver:
-                raise by_another("snapshot")
-            self._write(manifest)
+            self._refuse_another()
+            try:
+                self._write(manifest)
+            except StorageFailed:
+                if self._manifest() != manifest:  # else it has its name, and the disk failed after that
+                    raise
 
-    def remove_old(self) -> None:
-        """Removes files that the manifest does not name: no worker needs them."""
+    def refuse_another(self) -> None:
+        """Raises: DriverReplaced where another driver goes on from the folder; StorageFailed."""
+        with self._locked():
+            self._refuse_another()
+
+    def _refuse_another(self) -> None:
+        now = self._manifest()
+        if now is not None and now.driver != self.driver:
+            raise by_another("snapshot")
+
+    def remove_old(self, needed: Sequence[StoredPart]) -> None:
+        """Removes files that the manifest does not name. needed: but for these. Raises: StorageFailed."""
         with self._locked():
             manifest = self._manifest()
             if manifest is None or manifest.driver != self.driver:
                 return
-            named = {name for name, _ in (*manifest.parts, manifest.state)}
+            named = {name for name, _ in (*manifest.parts, manifest.state)} | {part.file.path.name for part in needed}
             for entry in self.path.iterdir():
                 if _OURS.fullmatch(entry.name) and entry.name not in named:
                     with suppress(OSError):
@@ -190,7 +202,12 @@ class SnapshotFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as cause:
+            raise StorageFailed(
+                f"[snapshot] expected to open {self.path}/lock, got {cause.strerror or cause}; look at the disk"
+            ) from cause
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -149,10 +149,10 @@ class PartWorker:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
         return self._snapshot_of(version, driver, self.part, self.part.native)
 
-    def store(self, path: Path, method: str, version: int, driver: bytes | None) -> StoredPart:
-        """take_snapshot() or snapshot_of_swap(), into a file. Raises: StorageFailed."""
+    def store(self, paths: Sequence[Path], method: str, version: int, driver: bytes | None) -> StoredPart:
+        """take_snapshot() or snapshot_of_swap(), into this worker's file. Raises: StorageFailed."""
         snapshot: PartSnapshot = getattr(self, method)(version, driver)
-        return StoredPart.write(path, snapshot)
+        return StoredPart.write(paths[self.part.part], snapshot)
 
     def _snapshot_of(self, version: int, driver: bytes | None, part: PartEngine, native: Any) -> PartSnapshot:
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []

@@ -26,17 +26,21 @@ def reads_edges(partition: object) -> bool:
     return isinstance(partition, str) and partition in _PARTITIONERS
 
 
-def parts_for(where: str, graph: Graph | Topology, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
+def parts_for(
+    where: str,
+    graph: Graph | Topology,
+    workers: int,
+    partition: Partitioner | VertexParts,
+    advice: str = "make as many",
+) -> VertexParts:
     """Parts of a graph for so many workers, that newcomers can be added to; those that are given are copied.
 
+    Args:    advice: where parts of another number are given.
     Raises:  ValueInvalid for another name; UsageError for parts of another number; what the partitioner raises.
     """
     if isinstance(partition, VertexParts):
         if partition.parts != workers:
-            raise UsageError(
-                f"[{where}] expected parts for {workers} workers, got {partition.parts}; make as many: the "
-                "number of workers changes by save() and load() alone"
-            )
+            raise UsageError(f"[{where}] expected parts for {workers} workers, got {partition.parts}; {advice}")
         return VertexParts(workers, partition.of, owners=partition.owners)
     if partition not in ("hash", *_PARTITIONERS):
         raise ValueInvalid(
