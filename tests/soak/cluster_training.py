@@ -123,7 +123,8 @@ def soak(kills: int, seed: int) -> str:
     torch.set_num_threads(1)
     rng, begun = np.random.default_rng(seed), time.monotonic()
     rounds = kills + SPARE
-    model = model_of(str(rng.choice(["tgn", "tgat"])), edge_width=ATTRIBUTES, dropout=0.0)
+    dropout = 0.0 if seed % 3 else 0.1
+    model = model_of(str(rng.choice(["tgn", "tgat"])), edge_width=ATTRIBUTES, dropout=dropout)
     owners = {"partition": str(rng.choice(PARTITIONS)), "newcomers": str(rng.choice(RULES))}
     caches = {"vertex_features": WorkerCache(capacity=20), "edge_features": WorkerCache(capacity=200)}
     workers = {"workers": 2, "timeout_s": TIMEOUT_S, "restarts": 10, **owners, **(caches if rng.integers(2) else {})}
@@ -141,7 +142,8 @@ def soak(kills: int, seed: int) -> str:
         same_tensors(lossy.model.memory.state(), calm.model.memory.state())
         assert torch.equal(lossy.model.memory.state()["known"], alone.model.memory.state()["known"])
     assert [r.events for r in lossy.report.rounds] == [r.events for r in alone.report.rounds]
-    assert abs(lossy.report.mean_ap - alone.report.mean_ap) < AP_DIFFERENCE
+    if not dropout:  # which each worker draws by itself
+        assert abs(lossy.report.mean_ap - alone.report.mean_ap) < AP_DIFFERENCE
     return (
         f"seed {seed}: {type(model).__name__}, {owners}, caches: {'vertex_features' in workers}; {rounds} rounds, "
         f"{losses.kills} kills, {losses.pauses} pauses, {lossy.workers_replaced} workers replaced; mean AP "

@@ -106,6 +106,11 @@ class Partition(Consumer):
     ) -> None:
         check_dated("Partition", graph)
         _check_owners(layout, newcomers)
+        if newcomers.rule != "hash" and newcomers.parts.slot_count != graph.slot_count:
+            raise UsageError(
+                f"[Partition] expected newcomers of the graph as it is, of {graph.slot_count} slots, got those of "
+                f"{newcomers.parts.slot_count}; make them with Newcomers.of(), after the graph's last batch"
+            )
         self.graph, self.layout, self.rank, self.newcomers = graph, layout, rank, newcomers
         self._servers = layout.servers(rank)
         self._own = OwnSlots(self.is_held)

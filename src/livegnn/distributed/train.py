@@ -69,8 +69,9 @@ def train(
     codes = edge_codes("train", graph, edge_types)
     packed = packed_model("train", model)
     layout = Layout(hosts=1, workers_per_host=workers)
+    cut = parts_for("train", graph, workers, partition)  # batches go on meanwhile; later vertices go by their buckets
     with graph.host.lock:
-        owners = Newcomers.of(graph, parts_for("train", graph, workers, partition), rule="hash")
+        owners = Newcomers.of(graph, cut, rule="hash")
         events = Events.of(graph, codes).columns()
         parts = [(Partition.arrays(graph, layout, rank, owners),) for rank in range(workers)]
     task = (packed, events, layout, sampler.options, options, validation)

@@ -23,7 +23,7 @@ from livegnn.types import Float64Array, Int64Array
 
 _IDLE_LOOKS = 4  # times the patience: shrinking takes longer than growing
 _DRAINS = 0.95  # a queue that is shorter than this of what it was needs time, not workers
-_NEAR = 0.02  # of the mean load of workers: the same
+_NEAR = 0.02  # of the mean load of workers: nearer than this is good enough
 
 
 class SizeRules(NamedTuple):
@@ -151,7 +151,7 @@ def _moved(serving: Serving, seeds: Float64Array, hot: int, cold: int, loads: Ma
     wanted = (loads[hot] - loads[cold]) / 2
     left, most = wanted - float(shares[moves.units].sum()), int(np.argmax(shares))
     if left > wanted / 2 and shares[most] > left:  # one bucket is most of it
-        found[buckets[most]] |= _bit(hot) | _bit(cold)
+        found[buckets[most]] |= _bit(cold)
     return None if np.array_equal(found, serving) else found
 
 
