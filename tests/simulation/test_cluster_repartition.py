@@ -12,6 +12,7 @@ from torch_geometric import nn as pyg
 import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.distributed.partition import PartitionReport, VertexParts
+from livegnn.errors import RangeOverflow
 from livegnn.testing.edge_models import EDGE_FAMILIES, graph_columns
 from livegnn.testing.models import FAMILIES, random_model
 from tests.oracle.hetero_oracle import TRIPLES, WIDTHS
@@ -74,13 +75,30 @@ def check_same(engine, cluster, note):
     assert [each["vertices"] for each in cluster.report()] == cluster.partition_report.vertices.tolist()
 
 
+def apply_with_room(engine, cluster, updates):
+    """As engine.apply. Both refuse a batch that leaves the fixed-point range, and get room for it."""
+    try:
+        engine.apply(updates)
+    except RangeOverflow:
+        with pytest.raises(RangeOverflow):
+            cluster.apply(updates)
+        check_same(engine, cluster, "refused")
+        for each in (engine, cluster):
+            each.rescale(headroom=2.0**20)
+        engine.apply(updates)
+
+
 def run(world, batch, rounds, kills=0.0):
     """A stream of batches with repartitions between them. kills: the share of calls in which workers are lost."""
     engine, cluster, crew, rng = world
+    if rng.integers(4) == 0:  # so little room that some batch is refused
+        for each in (engine, cluster):
+            each.rescale(headroom=2.0)
     check_same(engine, cluster, "at first")
     for number in range(rounds):
-        updates, versions = batch(int(rng.integers(1, 12))), cluster.version
-        engine.apply(updates)
+        updates = batch(int(rng.integers(1, 12)))
+        apply_with_room(engine, cluster, updates)
+        versions = cluster.version
         wanted = drawn(rng, engine.graph, crew.size)
         for call, value in ((cluster.apply, updates), (cluster.repartition, wanted)):
             timers = []
