@@ -235,18 +235,22 @@ class InputLoader:
     def _rows(self, rows: Fetches, ids: Int64Array, source: HopSource | None, *, edges: bool) -> torch.Tensor:
         """Rows by id; those of the graph as the pinned version has them, also where the graph has moved on."""
         if not isinstance(source, PinnedSampler) or rows.width == 0 or getattr(rows, "graph", None) is not self.graph:
-            return rows.fetch(ids).float()  # of a cache that holds 16 bits
+            return self._fetched(rows, ids)
         with self.graph.host.lock:
             kept = source.kept(ids, edges=edges)
             if not kept.any():
-                return rows.fetch(ids).float()
+                return self._fetched(rows, ids)
             old = source.edge_attrs(ids[kept]) if edges else source.features_of_slots(ids[kept])[:, : rows.width]
-            others = rows.fetch(ids[~kept]).float()
+            others = self._fetched(rows, ids[~kept])
         found = others.new_empty((len(ids), rows.width))
         torch = need("torch", "train")
         places = torch.from_numpy(kept).to(found.device)
         found[places], found[~places] = torch.from_numpy(old).to(found), others
         return found
+
+    def _fetched(self, rows: Fetches, ids: Int64Array) -> torch.Tensor:
+        """float32 on the loader's device: a cache may hold 16 bits, and be on another."""
+        return rows.fetch(ids).to(self.device).float()
 
     def _vertex_rows(self, hop: TemporalHop, source: HopSource) -> torch.Tensor:
         """Features of the next targets, filled with zeros up to the widest type's."""

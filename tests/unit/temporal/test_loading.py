@@ -54,6 +54,19 @@ def test_a_pinned_input_is_that_of_its_version(cached):
     assert [100.0, 100.0] in now.x.tolist()
 
 
+@pytest.mark.parametrize("cached", [False, True])
+def test_features_come_to_the_device_of_the_loader(cached):
+    """From caches on the CPU, too."""
+    graph = dated()
+    loader = loader_of(graph, cached, device="meta")
+    (found,) = loader.load(np.array([4, 4]), np.array([9, 3]))
+    (hop,) = found.hops
+    tensors = [found.x, found.rows, found.row_times, hop.edge_index, hop.dt, hop.targets, hop.target_times, hop.edge_x]
+    tensors.append(loader.edge_rows(Events.of(graph)))
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert (found.x.shape[1], hop.edge_x.shape[1]) == (2, 2)
+
+
 def test_edges_left_out_leave_rows_that_nothing_leads_to():
     loader = loader_of(dated(), cached=False)
     (one,) = loader.load(np.array([4, 4]), np.array([9, 9]), None, np.array([1, 3]))
