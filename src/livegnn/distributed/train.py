@@ -77,7 +77,7 @@ def train(
     task = (packed, events, layout, sampler.options, options, validation)
     found = run_group("train", _work, workers, task, parts, address, backend, timeout_s, loads=FOR_TRAINING)
     report: DistributedReport = found[0][0]
-    trained = torch.load(io.BytesIO(found[0][1]), weights_only=True)
+    trained = torch.load(io.BytesIO(found[0][1]), map_location="cpu", weights_only=True)
     model.load_state_dict(trained["weights"])
     if model.memory is not None:
         model.memory.load_state(trained["memory"])
@@ -98,8 +98,9 @@ def packed_model(where: str, model: TemporalModel) -> bytes:
 
 
 def unpacked_model(packed: bytes) -> TemporalModel:
-    """What packed_model() packed."""
-    model: TemporalModel = need("torch", "distributed").load(io.BytesIO(packed), weights_only=False)
+    """What packed_model() packed, on the CPU: this process may see other devices."""
+    torch = need("torch", "distributed")
+    model: TemporalModel = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=False)
     return model
 
 
