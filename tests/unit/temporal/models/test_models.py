@@ -4,6 +4,7 @@ import copy
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -152,8 +153,26 @@ def test_a_module_scores_links_by_dot_products_or_by_its_head():
 
 
 def on(part, device):
-    hops = [HopInput(*(getattr(hop, name).to(device) for name in HopInput.__slots__)) for hop in part.hops]
+    def moved(hop):
+        columns = (getattr(hop, name) for name in HopInput.__slots__)
+        return HopInput(*(None if column is None else column.to(device) for column in columns))
+
+    hops = [moved(hop) for hop in part.hops]
     return TemporalInput(tuple(hops), part.rows.to(device), part.row_times.to(device), part.x.to(device))
+
+
+@every_model
+def test_a_model_keeps_to_the_device_of_its_inputs(name):
+    """On meta, whose tensors have no numbers and mix with those of no other device."""
+    model = build({"name": name, **SMALL}).to("meta")
+    inputs = [on(part, "meta") for part in inputs_of(model)]
+    if model.memory is not None:  # what it holds is given: looking it up wants numbers
+        memory = torch.zeros(len(inputs[0].rows), model.memory.width, device="meta")
+        inputs[0] = replace(inputs[0], memory=memory)
+    h = model.embed(inputs)
+    logits = model.score(h[:2], h[2:4])
+    logits.sum().backward()
+    assert (h.device.type, h.shape, logits.device.type) == ("meta", (5, model.out_width), "meta")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
