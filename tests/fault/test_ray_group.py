@@ -39,6 +39,12 @@ def test_each_worker_gets_arguments_of_its_own_and_keeps_what_it_is_given(group)
     assert group.call(workers.kept) == [3, 5]
 
 
+def test_workers_collect_garbage_but_not_among_their_modules(group):
+    for enabled, frozen in group.call(workers.collections):
+        assert enabled
+        assert frozen > 50_000
+
+
 def test_an_error_of_livegnn_in_one_worker_is_raised_as_it_is(group):
     began, formations = time.monotonic(), group.formations
     with pytest.raises(ValueInvalid, match=r"^\[here\] expected no mistake, got one; fix it\n") as caught:

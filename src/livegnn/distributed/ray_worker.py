@@ -7,8 +7,10 @@ has failed leaves the group at once: its connections close, and the others fail 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -61,8 +63,7 @@ class RayWorker:
         if driver < self._driver:
             return self._refused()
         self._driver = driver
-        for module in ("torch.distributed", *loads):
-            importlib.import_module(module)
+        _load(("torch.distributed", *loads))
         self._leave()
         return os.getpid()
 
@@ -157,3 +158,18 @@ class RayWorker:
         if dist.is_initialized():
             with suppress(RuntimeError):  # of a group of which another worker has gone
                 dist.destroy_process_group()
+
+
+def _load(modules: Sequence[str]) -> None:
+    """Imports them, if they are not. Collections of garbage walk through what a process loads neither now, which would
+    take a fifth of the time, nor later.
+    """
+    if all(module in sys.modules for module in modules):
+        return
+    gc.disable()
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    finally:
+        gc.enable()
+    gc.freeze()

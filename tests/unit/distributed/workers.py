@@ -1,5 +1,6 @@
 """What processes do in the tests of RayGroup: functions of a module, so that other processes find them."""
 
+import gc
 import os
 import signal
 import time
@@ -53,6 +54,10 @@ def with_exchange(worker, fn, *args):
 def keep(worker, own, word):
     worker.kept["own"] = own
     return worker.rank, own, word
+
+
+def collections(worker):
+    return gc.isenabled(), gc.get_freeze_count()
 
 
 def kept(worker):
