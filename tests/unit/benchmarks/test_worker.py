@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ class Echo:
     def pid(self) -> int:
         return os.getpid()
 
+    def collections(self) -> tuple[bool, int]:
+        return gc.isenabled(), gc.get_freeze_count()
+
 
 @pytest.fixture
 def echo() -> Iterator[Worker]:
@@ -52,6 +56,12 @@ def test_calls_reach_the_object_of_another_process(echo: Worker) -> None:
     assert echo.call("say", 3) == "aaa"
     assert echo.call("pid") != os.getpid()
     assert (echo.call("variable", "SAID"), echo.call("variable", "HOME")) == ("b", None)
+
+
+def test_garbage_is_collected_but_not_among_modules(echo: Worker) -> None:
+    enabled, frozen = echo.call("collections")
+    assert enabled
+    assert frozen > 1000
 
 
 def test_a_failed_call_is_told_with_its_traceback_and_the_next_one_works(echo: Worker) -> None:
