@@ -52,10 +52,7 @@ class WireWriter {
   // The same to a receiver that has `before`: as the difference where that is shorter. The first byte is then above
   // those of floats().
   void floats_since(const float* before, const float* row, int width) {
-    difference_.take(row, before, width);
-    if (difference_.bytes() >= plain_bytes(row, width)) return floats(row, width);
-    byte(static_cast<std::uint8_t>(kDifference + difference_.parameter()));
-    difference_.write(to_);
+    if (!difference_.write(row, before, width, plain_bytes(row, width), kDifference, to_)) floats(row, width);
   }
   // In the fewest bytes that hold every column.
   void integers(const std::int64_t* row, int width) {
