@@ -55,7 +55,7 @@ struct Halo::Plan {
   std::vector<std::vector<VertexId>> introductions;  // by part: vertices that it has no ghost of yet
 };
 
-Halo::Halo(int parts, int part, Swap swap) : parts_(parts), part_(part), swap_(std::move(swap)) {
+Halo::Halo(int parts, int part, Swap swap) : parts_(parts), part_(part), swap_(std::move(swap)), slot_owners_(part) {
   invariant(parts >= 1 && parts <= kPartsMax && part >= 0 && part < parts, "a part that there is not");
   first_out_.resize(at(parts));
   first_in_.resize(at(parts));
@@ -75,7 +75,8 @@ void Halo::load(std::span<const std::int64_t> globals, EdgeId next_edge_id, cons
   invariant(static_cast<VertexId>(globals.size()) == store.slot_count(), "a global slot for each slot");
   std::fill(locals_.begin(), locals_.end(), kNoVertex);
   globals_.assign(globals.begin(), globals.end());
-  slot_owners_.assign(globals.size(), static_cast<std::uint16_t>(part_));
+  slot_owners_.resize(0);
+  slot_owners_.resize(globals.size());
   out_at_.assign(globals.size(), 0);
   in_at_.assign(globals.size(), 0);
   free_[0].clear();
@@ -86,7 +87,7 @@ void Halo::load(std::span<const std::int64_t> globals, EdgeId next_edge_id, cons
       continue;
     }
     invariant(owner_of(globals[v]) != kNoPart, "a vertex without an owner");
-    slot_owners_[v] = owner_of(globals[v]);
+    slot_owners_.set(v, owner_of(globals[v]));
     locals_[at(globals[v])] = static_cast<VertexId>(v);
   }
   next_edge_id_ = next_edge_id;
@@ -100,7 +101,7 @@ void Halo::load(std::span<const std::int64_t> globals, EdgeId next_edge_id, cons
 }
 
 void Halo::remember(HaloMemory& memory) const {
-  memory.slot_owners = slot_owners_;
+  memory.slot_owners = slot_owners_.all();
   memory.out_at = out_at_;
   memory.in_at = in_at_;
   memory.free_own.assign(free_[0].begin(), free_[0].end());
@@ -111,7 +112,7 @@ void Halo::recall(const HaloMemory& memory) {
   const std::size_t slots = globals_.size();
   invariant(memory.slot_owners.size() == slots && memory.out_at.size() == slots && memory.in_at.size() == slots,
             "the memory of another part");
-  slot_owners_ = memory.slot_owners;
+  slot_owners_.assign(memory.slot_owners);
   out_at_ = memory.out_at;
   in_at_ = memory.in_at;
   free_[0].assign(memory.free_own.begin(), memory.free_own.end());
@@ -156,7 +157,7 @@ VertexId Halo::make_local(std::int64_t global) {
   std::vector<VertexId>& free = free_[owner_of(global) == part_ ? 0 : 1];
   if (free.empty()) {
     globals_.push_back(global);
-    slot_owners_.push_back(owner_of(global));
+    slot_owners_.resize(globals_.size());
     out_at_.push_back(0);
     in_at_.push_back(0);
   } else {
@@ -165,9 +166,9 @@ VertexId Halo::make_local(std::int64_t global) {
     kept_.globals.push_back({v, globals_[at(v)]});
     kept_.bits.push_back({v, {out_at(v), in_at(v)}});
     globals_[at(v)] = global;
-    slot_owners_[at(v)] = owner_of(global);
     out_at_[at(v)] = in_at_[at(v)] = 0;
   }
+  slot_owners_.set(at(v), owner_of(global));
   locals_[at(global)] = v;
   return v;
 }
@@ -348,7 +349,7 @@ void Halo::roll_back() {
     taken_back_.push_back({v, global_of(v)});
     free_[is_ghost(v) ? 1 : 0].push_back(v);  // in the order in which they were
     globals_[at(v)] = it->second;
-    slot_owners_[at(v)] = owner_of(it->second);
+    slot_owners_.set(at(v), owner_of(it->second));
   }
   globals_.resize(kept_.slots);
   slot_owners_.resize(kept_.slots);

@@ -11,6 +11,8 @@ namespace livegnn {
 
 namespace {
 
+constexpr std::int64_t kSlotsPerChange = 32;  // from fewer on, a look at every slot is cheaper than to sort
+
 // Of a column on the wire, about: a sum's, a message's and, where the receiver has the one before, its difference's.
 constexpr std::int64_t kSumBytes = 5, kRowBytes = 4, kDifferenceBytes = 3;
 
@@ -146,8 +148,8 @@ bool HaloTrade::is_first(VertexId u, int part) const {
 }
 
 void HaloTrade::by_global(std::vector<VertexId>& vertices) const {
-  std::sort(vertices.begin(), vertices.end(),
-            [&](VertexId a, VertexId b) { return halo_.global_of(a) < halo_.global_of(b); });
+  const auto before = [&](VertexId a, VertexId b) { return halo_.global_of(a) < halo_.global_of(b); };
+  if (!std::is_sorted(vertices.begin(), vertices.end(), before)) std::sort(vertices.begin(), vertices.end(), before);
 }
 
 // ---- one batch
@@ -262,9 +264,16 @@ void HaloTrade::send_stage(int stage) {
 std::vector<std::vector<VertexId>> HaloTrade::changed_sources(int table) {
   std::vector<std::vector<VertexId>> lists(at(halo_.parts()));
   VertexSet& changed = changed_[at(table)];
-  for (const VertexId u : changed.collect()) {
+  const auto take = [&](VertexId u) {
     if (!halo_.is_ghost(u) && work_.graph.is_live(u))
       each_part(reach(table, u), [&](int part) { lists[at(part)].push_back(u); });
+  };
+  if (changed.size() * kSlotsPerChange > work_.graph.slot_count()) {  // in the order of slots little is left to sort
+    for (VertexId u = 0; u < work_.graph.slot_count(); ++u) {
+      if (changed.contains(u)) take(u);
+    }
+  } else {
+    for (const VertexId u : changed.collect()) take(u);
   }
   for (const auto& [u, parts] : first_) {
     if (!changed.contains(u) && work_.graph.is_live(u))

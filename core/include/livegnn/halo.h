@@ -49,6 +49,36 @@ struct PartBatch {
   std::vector<std::int64_t> places;  // by update: its place in the whole batch; -1: a ghost that comes in
 };
 
+// Whose the vertex of each slot is, and whether it is another part's: a bit for each slot, since pushes ask for every
+// edge.
+class SlotOwners {
+ public:
+  explicit SlotOwners(int part) : part_(part) {}
+  std::size_t size() const { return owners_.size(); }
+  std::uint16_t operator[](std::size_t v) const { return owners_[v]; }
+  bool is_ghost(std::size_t v) const { return (ghosts_[v / 64] >> (v % 64) & 1) != 0; }
+  const std::vector<std::uint16_t>& all() const { return owners_; }
+  void set(std::size_t v, std::uint16_t owner) {
+    const std::uint64_t bit = std::uint64_t{1} << (v % 64);
+    owners_[v] = owner;
+    owner == part_ ? ghosts_[v / 64] &= ~bit : ghosts_[v / 64] |= bit;
+  }
+  void resize(std::size_t slots) {  // new ones are this part's
+    owners_.resize(slots, static_cast<std::uint16_t>(part_));
+    ghosts_.resize((slots + 63) / 64, 0);
+    if (slots % 64 != 0) ghosts_.back() &= (std::uint64_t{1} << (slots % 64)) - 1;
+  }
+  void assign(const std::vector<std::uint16_t>& owners) {
+    resize(owners.size());
+    for (std::size_t v = 0; v < owners.size(); ++v) set(v, owners[v]);
+  }
+
+ private:
+  const int part_;
+  std::vector<std::uint16_t> owners_;
+  std::vector<std::uint64_t> ghosts_;
+};
+
 class Halo {
  public:
   static constexpr char kGoesOn = 0, kFailed = 1;  // the first byte of a parcel
@@ -75,7 +105,8 @@ class Halo {
   std::int64_t global_of(VertexId v) const { return globals_[static_cast<std::size_t>(v)]; }
   std::span<const std::int64_t> globals() const { return globals_; }
   int owner(VertexId v) const { return slot_owners_[static_cast<std::size_t>(v)]; }
-  bool is_ghost(VertexId v) const { return owner(v) != part_; }
+  bool is_ghost(VertexId v) const { return slot_owners_.is_ghost(static_cast<std::size_t>(v)); }
+  const SlotOwners& slot_owners() const { return slot_owners_; }
   // Global slots of those of these slots that are this part's own, ascending.
   std::vector<VertexId> own(std::span<const VertexId> slots) const;
   EdgeId next_edge_id() const { return next_edge_id_; }
@@ -132,7 +163,7 @@ class Halo {
   std::vector<std::uint16_t> owners_;  // by global slot
   std::vector<VertexId> locals_;       // by global slot
   std::vector<std::int64_t> globals_;  // by slot
-  std::vector<std::uint16_t> slot_owners_;
+  SlotOwners slot_owners_;
   std::vector<std::uint64_t> out_at_, in_at_;
   std::vector<std::vector<VertexId>> first_out_, first_in_;
   // Slots that may be taken again, by an own vertex and by a ghost: rows of a ghost's slot are not kept up to date.
