@@ -47,6 +47,10 @@ struct PowerKernels {
   Row elu, selu, celu, silu, sigmoid, exponential, hyperbolic_tangent, gelu, gelu_tanh;
 };
 
+// A narrow delta has all its columns as int32, in the first half of its row. Most changes are so small, and a push
+// reads a delta once for every edge.
+enum class DeltaShape : std::uint8_t { Zero, Narrow, Wide };
+
 struct Kernels {
   const char* name;
 
@@ -59,13 +63,14 @@ struct Kernels {
                     int width);
   bool (*sub_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit,
                     int width);
-  // delta = q(now) - q(before); *changed tells whether any element is not zero
+  // delta = q(now) - q(before), narrow where it fits
   bool (*delta_terms)(std::int64_t* delta, const float* before, float source_before, const float* now, float source_now,
-                      const float* up, float limit, int width, bool* changed);
+                      const float* up, float limit, int width, DeltaShape* shape);
   // acc += q(edge * now) - q(edge * before), rows already scaled by their source
   bool (*add_edge_delta)(std::int64_t* acc, const float* before, const float* now, float edge, const float* up,
                          float limit, int width);
   void (*add_row)(std::int64_t* acc, const std::int64_t* delta, int width);
+  void (*add_narrow_row)(std::int64_t* acc, const std::int32_t* delta, int width);
   void (*load)(float* out, const std::int64_t* acc, const float* down, int width);
 
   // Elementwise on rows of `width` (any count).

@@ -33,12 +33,30 @@ struct Q {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), lo);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 4), hi);
   }
+  static __m128i half(__m256i a) {  // the low halves of its four
+    const __m256i low = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+    return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(a, low));
+  }
+  static Q load_half(const std::int32_t* p) {
+    const auto* at = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtepi32_epi64(_mm_loadu_si128(at)), _mm256_cvtepi32_epi64(_mm_loadu_si128(at + 1))};
+  }
+  void store_half(std::int32_t* p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), half(lo));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p) + 1, half(hi));
+  }
 };
 inline Q add(Q a, Q b) { return {_mm256_add_epi64(a.lo, b.lo), _mm256_add_epi64(a.hi, b.hi)}; }
 inline Q sub(Q a, Q b) { return {_mm256_sub_epi64(a.lo, b.lo), _mm256_sub_epi64(a.hi, b.hi)}; }
 inline bool any(Q a) {
   const __m256i both = _mm256_or_si256(a.lo, a.hi);
   return _mm256_testz_si256(both, both) == 0;
+}
+inline bool fits_half(Q a) {
+  const __m256i lo = _mm256_xor_si256(a.lo, _mm256_cvtepi32_epi64(Q::half(a.lo)));
+  const __m256i hi = _mm256_xor_si256(a.hi, _mm256_cvtepi32_epi64(Q::half(a.hi)));
+  const __m256i both = _mm256_or_si256(lo, hi);
+  return _mm256_testz_si256(both, both) != 0;
 }
 inline __m256i quantise_half(__m128 x) {  // round to nearest even; exact for |x| < 2^51, the limit of a message
   const __m256d magic = _mm256_set1_pd(6755399441055744.0);  // 1.5 * 2^52

@@ -28,10 +28,19 @@ struct Q {
   __m512i v;
   static Q load(const std::int64_t* p) { return {_mm512_loadu_si512(p)}; }
   void store(std::int64_t* p) const { _mm512_storeu_si512(p, v); }
+  static Q load_half(const std::int32_t* p) {
+    return {_mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+  void store_half(std::int32_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi64_epi32(v));
+  }
 };
 inline Q add(Q a, Q b) { return {_mm512_add_epi64(a.v, b.v)}; }
 inline Q sub(Q a, Q b) { return {_mm512_sub_epi64(a.v, b.v)}; }
 inline bool any(Q a) { return _mm512_test_epi64_mask(a.v, a.v) != 0; }
+inline bool fits_half(Q a) {
+  return _mm512_cmpneq_epi64_mask(a.v, _mm512_cvtepi32_epi64(_mm512_cvtepi64_epi32(a.v))) == 0;
+}
 inline Q quantise(F x) { return {_mm512_cvtps_epi64(x.v)}; }
 inline F to_float(Q a) { return {_mm512_cvtpd_ps(_mm512_cvtepi64_pd(a.v))}; }
 

@@ -38,7 +38,19 @@ inline Lanes<T, N> each(Lanes<T, N> a, Lanes<T, N> b, Op op) {
 
 inline constexpr int kLanes = 8;
 using F = Lanes<float, kLanes>;
-using Q = Lanes<std::int64_t, kLanes>;
+struct Q : Lanes<std::int64_t, kLanes> {
+  Q() = default;
+  Q(const Lanes& lanes) : Lanes(lanes) {}
+  static Q load(const std::int64_t* p) { return Lanes::load(p); }
+  static Q load_half(const std::int32_t* p) {
+    Q out;
+    for (int i = 0; i < kLanes; ++i) out.v[i] = p[i];
+    return out;
+  }
+  void store_half(std::int32_t* p) const {
+    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int32_t>(v[i]);
+  }
+};
 using W = Lanes<float, 16>;
 
 inline F add(F a, F b) { return each(a, b, std::plus<>()); }
@@ -69,15 +81,20 @@ inline std::int64_t wrapped(std::int64_t x, std::int64_t y, Op op) {
   return static_cast<std::int64_t>(op(static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y)));
 }
 inline Q add(Q a, Q b) {
-  return each(a, b, [](std::int64_t x, std::int64_t y) { return wrapped(x, y, std::plus<>()); });
+  return each<std::int64_t>(a, b, [](std::int64_t x, std::int64_t y) { return wrapped(x, y, std::plus<>()); });
 }
 inline Q sub(Q a, Q b) {
-  return each(a, b, [](std::int64_t x, std::int64_t y) { return wrapped(x, y, std::minus<>()); });
+  return each<std::int64_t>(a, b, [](std::int64_t x, std::int64_t y) { return wrapped(x, y, std::minus<>()); });
 }
 inline bool any(Q a) {
   bool found = false;
   for (const std::int64_t lane : a.v) found |= lane != 0;
   return found;
+}
+inline bool fits_half(Q a) {
+  bool fits = true;
+  for (const std::int64_t lane : a.v) fits &= lane == static_cast<std::int32_t>(lane);
+  return fits;
 }
 inline Q quantise(F x) {
   Q out;

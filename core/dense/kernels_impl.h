@@ -2,7 +2,8 @@
 // of its own after F (float vector of kLanes), Q (the same lanes as int64) and their operations are defined.
 //
 // F: load, store, set, add, mul, fma, max, div, leaky(x, slope), relu(x)
-// Q: load, store, add, sub, zero; quantise(F) -> Q; to_float(Q) -> F; any(Q); in_range(F, limit) -> bool
+// Q: load, store, add, sub, zero; quantise(F) -> Q; to_float(Q) -> F; any(Q); in_range(F, limit) -> bool;
+// load_half and store_half: of int32; fits_half(Q)
 // W (vector of kBlock columns of an extremum): load, store, set; plus, times, times_plus_zero, blend; greater, equal
 // and finite as one bit per column
 // Product: F or W, with fma; kTilePanels[r]: how many panels r rows are multiplied with at once, 0 where there is no
@@ -90,15 +91,19 @@ inline Q term_delta(F before, F factor_before, F now, F factor_now, F up, F boun
 }
 
 bool delta_terms(std::int64_t* delta, const float* before, float source_before, const float* now, float source_now,
-                 const float* up, float limit, int width, bool* changed) {
+                 const float* up, float limit, int width, DeltaShape* shape) {
   const F sb = F::set(source_before), sn = F::set(source_now), bound = F::set(limit);
-  bool fine = true, differs = false;
+  bool fine = true, differs = false, narrow = true;
   for (int i = 0; i < width; i += kLanes) {
     const Q d = term_delta(F::load(before + i), sb, F::load(now + i), sn, F::load(up + i), bound, &fine);
     differs |= any(d);
+    narrow &= fits_half(d);
     d.store(delta + i);
   }
-  *changed = differs;
+  *shape = !differs ? DeltaShape::Zero : narrow ? DeltaShape::Narrow : DeltaShape::Wide;
+  if (*shape != DeltaShape::Narrow) return fine;
+  auto* const halves = reinterpret_cast<std::int32_t*>(delta);
+  for (int i = 0; i < width; i += kLanes) Q::load(delta + i).store_half(halves + i);  // never before what is read next
   return fine;
 }
 
@@ -115,6 +120,10 @@ bool add_edge_delta(std::int64_t* acc, const float* before, const float* now, fl
 
 void add_row(std::int64_t* acc, const std::int64_t* delta, int width) {
   for (int i = 0; i < width; i += kLanes) add(Q::load(acc + i), Q::load(delta + i)).store(acc + i);
+}
+
+void add_narrow_row(std::int64_t* acc, const std::int32_t* delta, int width) {
+  for (int i = 0; i < width; i += kLanes) add(Q::load(acc + i), Q::load_half(delta + i)).store(acc + i);
 }
 
 void load(float* out, const std::int64_t* acc, const float* down, int width) {
@@ -272,6 +281,7 @@ constexpr Kernels table(const char* name) {
                  delta_terms,
                  add_edge_delta,
                  add_row,
+                 add_narrow_row,
                  load,
                  axpby,
                  add_rows,

@@ -1,6 +1,7 @@
 // Deltas of changed messages along their out-edges. Few edges: one thread, in the order of the sources. More: every
 // edge goes into the bin of its destination, so that a bin's rows stay in a core's own cache and no two threads touch
-// the same row. Before the last stage a bin's rows are finished at once, while they are there.
+// the same row. A large share of all edges: every row takes its own, by its in-edges. Before the last stage a bin's
+// rows are finished at once, while they are there.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +13,15 @@
 
 namespace livegnn {
 
+// Of a source's message in one batch. Narrow: what the push takes along is half as long.
+enum class Move : std::uint8_t { None, Narrow, Wide };
+inline constexpr std::int32_t kNarrow = 1 << 30;
+
 // How the messages of one aggregation move in one batch.
 struct PushPlan {
   Path path = Path::None;
   std::vector<VertexId> sources;
-  std::vector<std::uint8_t> changed;  // whether the source's message has
+  std::vector<Move> moves;  // of each source's message
 };
 
 // What an operator does with one pushed edge.
@@ -24,7 +29,8 @@ template <typename Prefetch, typename PrefetchSource, typename Write>
 struct PushWriter {
   Prefetch prefetch;               // (dst) and
   PrefetchSource prefetch_source;  // (source) come a few edges ahead of
-  Write write;                     // (dst, source, edge_weight, thread); returns whether dst is newly dirty
+  Write write;  // (dst, source, edge_weight, thread); returns whether dst is newly dirty. A source is
+                // its place in the plan, with kNarrow where its move is
 };
 template <typename Prefetch, typename PrefetchSource, typename Write>
 PushWriter(Prefetch, PrefetchSource, Write) -> PushWriter<Prefetch, PrefetchSource, Write>;
@@ -46,11 +52,14 @@ class DeltaPush {
   void run(bool finish) {
     std::int64_t edges = 0;
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.changed[i] != 0) edges += flow_.out_degree(plan_.sources[i]);
+      if (plan_.moves[i] != Move::None) edges += flow_.out_degree(plan_.sources[i]);
     }
     if (edges == 0) return;
+    invariant(plan_.sources.size() < at(kNarrow), "more sources than a place has bits");
     const bool shared = work_.pool.threads() > 1 && at(edges) * row_bytes() >= kSharedBytes;
-    if (shared || edges >= kBinnedEdges) {
+    if (gathers(edges)) {
+      push_gathered(finish);
+    } else if (shared || edges >= kBinnedEdges) {
       push_binned(edges, finish);
     } else {
       push_serial(edges);
@@ -65,21 +74,30 @@ class DeltaPush {
   static constexpr std::size_t kBinBytes = 256 * 1024;  // aggregate rows of one bin
   static constexpr std::int64_t kEarlyEdges = 512;
   static constexpr int kDistance = 8;  // edges between the prefetch of a row and its use
+  static constexpr std::int64_t kGatheredShare =
+      4;  // from one in so many on, to look at all vertices and edges is cheaper
+  static constexpr std::int64_t kGatheredRows = 256;
+  static constexpr int kGatheredAhead = 16;  // edges, as kDistance
   static constexpr std::int32_t kNoSource = -1;
 
   std::size_t row_bytes() const { return work_.state.aggregates[at(k_)].row_bytes(); }
   const ResultRows& results() const { return work_.result_rows[at(spec_.consumers.front())]; }
 
-  // body(i, dst, weight) for every out-edge of the changed sources first <= i < last.
+  std::int32_t place_of(std::size_t i) const {
+    return static_cast<std::int32_t>(i) | (plan_.moves[i] == Move::Narrow ? kNarrow : 0);
+  }
+
+  // body(source, dst, weight) for every out-edge of the changed sources first <= i < last, to ghosts only if asked for.
   template <typename Body>
-  void visit_pushed(std::size_t first, std::size_t last, Body&& body) const {
-    const bool weighted = spec_.weighted, picky = work_.is_picky();
+  void visit_pushed(std::size_t first, std::size_t last, bool to_ghosts, Body&& body) const {
+    const bool weighted = spec_.weighted, picky = work_.restricted || (work_.trade != nullptr && !to_ghosts);
     for (std::size_t i = first; i < last; ++i) {
       if (i + 4 < last) flow_.prefetch_out(plan_.sources[i + 4]);
-      if (plan_.changed[i] == 0) continue;
+      if (plan_.moves[i] == Move::None) continue;
+      const std::int32_t source = place_of(i);
       visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
         if (picky && !work_.wants(k_, span.neighbours[e])) return;
-        body(static_cast<std::int32_t>(i), span.neighbours[e], weighted ? weight_of(span, e) : 1.0f);
+        body(source, span.neighbours[e], weighted ? weight_of(span, e) : 1.0f);
       });
     }
   }
@@ -118,12 +136,64 @@ class DeltaPush {
   void push_serial(std::int64_t edges) {
     need_entries(edges);
     std::int64_t count = 0;
-    visit_pushed(0, plan_.sources.size(),
+    visit_pushed(0, plan_.sources.size(), false,
                  [&](std::int32_t source, VertexId dst, float weight) { put_entry(count++, source, dst, weight); });
     if (work_.restricted) work_.stats[at(spec_.stage)].edges += count;
     for (std::int64_t e = 0; e < std::min<std::int64_t>(kDistance, count); ++e)
       writer_.prefetch(work_.push_entries[at(e)].dst);
     write_entries(0, count, count, edges < kEarlyEdges, 0);
+  }
+
+  // Whether so many edges are pushed that every row had better take its own in-edges, in storage order.
+  bool gathers(std::int64_t edges) const {
+    const bool many = edges * kGatheredShare >= work_.all_in_edges() + work_.slots;
+    return many && !work_.restricted && work_.pager == nullptr;
+  }
+
+  // Every row takes what the sources of its in-edges have for it. No edge is sorted, and those to ghosts are not seen.
+  void push_gathered(bool finish) {
+    if (finish) first_.unlist();
+    std::vector<std::int32_t>& places = work_.source_places;
+    if (places.size() < at(work_.slots)) places.resize(at(work_.slots), kNoSource);
+    for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
+      if (plan_.moves[i] != Move::None) places[at(plan_.sources[i])] = place_of(i);
+    }
+    work_.in_shares(work_.slots, kGatheredRows, [&](std::int64_t first, std::int64_t last, int thread) {
+      for (; first < last; first += kGatheredRows) gather(first, std::min(first + kGatheredRows, last), finish, thread);
+    });
+    for (const VertexId u : plan_.sources) places[at(u)] = kNoSource;
+    work_.finished = finish;
+  }
+
+  void gather(std::int64_t from, std::int64_t to, bool finish, int thread) {
+    struct Waiting {
+      VertexId dst;
+      std::int32_t source;
+      float weight;
+    };
+    Waiting waiting[kGatheredAhead];
+    std::uint32_t in = 0, out = 0;
+    const auto write_next = [&] {
+      const Waiting& next = waiting[out++ % kGatheredAhead];
+      if (writer_.write(next.dst, next.source, next.weight, thread) && finish) results().prefetch(next.dst);
+    };
+    const std::size_t listed = first_.list(thread).size();
+    const bool weighted = spec_.weighted;
+    for (auto v = static_cast<VertexId>(from); v < to; ++v) {
+      if (finish && first_.contains(v)) first_.relist(v, thread);  // its row changed before the push
+      if (v + 2 < to) flow_.prefetch_in(v + 2);
+      if (!work_.graph.is_live(v) || work_.is_ghost(v)) continue;
+      if (v + 1 < to) writer_.prefetch(v + 1);
+      visit_counted_in(flow_, filter_, v, [&](const EdgeSpan& span, std::int32_t e) {
+        const std::int32_t source = work_.source_places[at(span.neighbours[e])];
+        if (source == kNoSource) return;
+        writer_.prefetch_source(source);
+        if (in - out == kGatheredAhead) write_next();
+        waiting[in++ % kGatheredAhead] = {v, source, weighted ? weight_of(span, e) : 1.0f};
+      });
+    }
+    while (out != in) write_next();
+    if (finish) finish_rows(listed, thread);
   }
 
   // The rows that a thread has listed since `listed`, through the last stage.
@@ -141,7 +211,7 @@ class DeltaPush {
     std::vector<std::size_t> begins(at(shares + 1), 0);
     std::vector<std::int64_t> before(plan_.sources.size() + 1, 0);
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      before[i + 1] = before[i] + (plan_.changed[i] != 0 ? flow_.out_degree(plan_.sources[i]) : 0);
+      before[i + 1] = before[i] + (plan_.moves[i] != Move::None ? flow_.out_degree(plan_.sources[i]) : 0);
     }
     for (std::int64_t p = 1; p <= shares; ++p) {
       const std::int64_t target = before.back() * p / shares;
@@ -151,35 +221,41 @@ class DeltaPush {
     return begins;
   }
 
-  // Two passes over the adjacency of the changed sources put every edge into the bin of its destination.
+  // Two passes over the adjacency of the changed sources put every edge into the bin of its destination. Those to
+  // ghosts have a bin of their own, after the others, which nothing reads: to leave them out would cost a branch for
+  // each edge that goes either way.
   std::vector<std::int64_t> bin_entries(int shift, const std::vector<VertexId>& listed) {
     const std::int64_t bins = (static_cast<std::int64_t>(work_.slots) >> shift) + 1, shares = work_.pool.threads();
     const std::vector<std::size_t> begins = share_sources(shares);
-    std::vector<std::int64_t> places(at(shares * bins), 0);
+    std::vector<std::int64_t> places(at(shares * (bins + 1)), 0);
+    const SlotOwners* owners = work_.trade == nullptr ? nullptr : &work_.trade->halo().slot_owners();
+    const auto bin_of = [=](std::int32_t source, VertexId dst) {
+      const bool aside = owners != nullptr && source != kNoSource && owners->is_ghost(at(dst));
+      return aside ? bins : static_cast<std::int64_t>(dst >> shift);
+    };
     const auto visit = [&](std::int64_t share, auto&& body) {
       const std::size_t first = listed.size() * at(share) / at(shares),
                         last = listed.size() * at(share + 1) / at(shares);
       for (std::size_t i = first; i < last; ++i) body(kNoSource, listed[i], 1.0f);
-      visit_pushed(begins[at(share)], begins[at(share + 1)], body);
+      visit_pushed(begins[at(share)], begins[at(share + 1)], true, body);
     };
     work_.pool.run(shares, [&](std::int64_t share, int) {
-      std::int64_t* counts = places.data() + share * bins;
-      visit(share, [&](std::int32_t, VertexId dst, float) { ++counts[dst >> shift]; });
+      std::int64_t* counts = places.data() + share * (bins + 1);
+      visit(share, [&](std::int32_t source, VertexId dst, float) { ++counts[bin_of(source, dst)]; });
     });
     std::vector<std::int64_t> begin(at(bins + 1), 0);
     std::int64_t total = 0;
-    for (std::int64_t bin = 0; bin < bins; ++bin) {
+    for (std::int64_t bin = 0; bin <= bins; ++bin) {
       begin[at(bin)] = total;
       for (std::int64_t share = 0; share < shares; ++share) {
-        total += std::exchange(places[at(share * bins + bin)], total);
+        total += std::exchange(places[at(share * (bins + 1) + bin)], total);
       }
     }
-    begin[at(bins)] = total;
     need_entries(total);
     work_.pool.run(shares, [&](std::int64_t share, int) {
-      std::int64_t* place = places.data() + share * bins;
+      std::int64_t* place = places.data() + share * (bins + 1);
       visit(share, [&](std::int32_t source, VertexId dst, float weight) {
-        put_entry(place[dst >> shift]++, source, dst, weight);
+        put_entry(place[bin_of(source, dst)]++, source, dst, weight);
       });
     });
     return begin;

@@ -153,7 +153,7 @@ class Workspace {
     stats[at(stage)].edges += edges;
   }
   // How deltas of `row_bytes` each travel along the `edges` of so many moved sources.
-  Path push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges) const;
+  Path push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges, bool gathers) const;
   // Keeps row v of aggregate k where it differs from the one in the state.
   void keep_row(int k, VertexId v, const std::int64_t* row, int thread);
   InSample sample_in_edges(int k, VertexId v) const;
@@ -219,6 +219,8 @@ class Workspace {
   bool restricted = false;                                     // whether the batch goes into needed rows only
   std::vector<PushEntry> push_entries;                         // the edges of one push
   std::vector<float> push_weights;
+  std::vector<std::int32_t>
+      source_places;      // by slot: of a push's changed sources their place; between pushes kNoSource
   bool finished = false;  // whether a push has run the last stage, too
 };
 

@@ -106,6 +106,16 @@ TEST(sums_as_large_as_62_bits_load_alike) {
   }
 }
 
+void add_delta(const Kernels& kernel, std::vector<std::int64_t>& acc, const std::vector<std::int64_t>& delta,
+               DeltaShape shape) {
+  const int width = static_cast<int>(acc.size());
+  if (shape == DeltaShape::Narrow) {
+    kernel.add_narrow_row(acc.data(), reinterpret_cast<const std::int32_t*>(delta.data()), width);
+  } else {
+    kernel.add_row(acc.data(), delta.data(), width);
+  }
+}
+
 TEST(deltas_equal_the_difference_of_terms_and_say_whether_anything_changed) {
   std::mt19937 rng(4);
   const int width = 16;
@@ -113,16 +123,38 @@ TEST(deltas_equal_the_difference_of_terms_and_say_whether_anything_changed) {
   for (const Kernels* kernel : variants()) {
     const std::vector<float> before = normal(rng, width), now = normal(rng, width);
     std::vector<std::int64_t> delta(width), acc(width, 0), direct(width, 0);
-    bool changed = false;
-    CHECK(
-        kernel->delta_terms(delta.data(), before.data(), 0.5f, now.data(), 0.25f, up.data(), 0x1p45f, width, &changed));
-    CHECK(changed);
+    DeltaShape shape = DeltaShape::Zero;
+    CHECK(kernel->delta_terms(delta.data(), before.data(), 0.5f, now.data(), 0.25f, up.data(), 0x1p45f, width, &shape));
+    CHECK(shape != DeltaShape::Zero);
     kernel->add_terms(acc.data(), before.data(), 0.5f, 1.0f, up.data(), 0x1p45f, width);
-    kernel->add_row(acc.data(), delta.data(), width);
+    add_delta(*kernel, acc, delta, shape);
     kernel->add_terms(direct.data(), now.data(), 0.25f, 1.0f, up.data(), 0x1p45f, width);
     CHECK(acc == direct);
-    CHECK(kernel->delta_terms(delta.data(), now.data(), 0.5f, now.data(), 0.5f, up.data(), 0x1p45f, width, &changed));
-    CHECK(!changed);
+    CHECK(kernel->delta_terms(delta.data(), now.data(), 0.5f, now.data(), 0.5f, up.data(), 0x1p45f, width, &shape));
+    CHECK(shape == DeltaShape::Zero);
+  }
+}
+
+TEST(deltas_are_narrow_where_all_of_them_fit) {
+  std::mt19937 rng(5);
+  const int width = 24;
+  const std::vector<float> up(width, 1.0f), zeros(width, 0.0f);
+  for (const Kernels* kernel : variants()) {
+    for (const float most : {0x1p31f - 128.0f, -0x1p31f, 0x1p31f, -0x1p31f - 256.0f, 0x1p40f}) {
+      for (int place = 0; place < width; ++place) {
+        std::vector<float> now = normal(rng, width);
+        for (float& x : now) x *= 1000.0f;
+        now[static_cast<std::size_t>(place)] = most;
+        std::vector<std::int64_t> delta(width), acc(width, 7), direct(width, 7);
+        DeltaShape shape = DeltaShape::Zero;
+        CHECK(
+            kernel->delta_terms(delta.data(), zeros.data(), 1.0f, now.data(), 1.0f, up.data(), 0x1p45f, width, &shape));
+        CHECK((shape == DeltaShape::Narrow) == (most < 0x1p31f && most >= -0x1p31f));
+        add_delta(*kernel, acc, delta, shape);
+        kernel->add_terms(direct.data(), now.data(), 1.0f, 1.0f, up.data(), 0x1p45f, width);
+        CHECK(acc == direct);
+      }
+    }
   }
 }
 

@@ -36,6 +36,7 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   const float* up() const { return work_.scales[at(k_)].up.data(); }
   static float share(float admitted) { return admitted; }
   static bool marks_edges() { return true; }
+  static bool gathers() { return true; }
   void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const;
   void retract(std::int64_t* row, const float* x, float factor, float edge) const {  // what was accumulated
     work_.kernels.sub_terms(row, x, factor, edge, up(), work_.limit, stride());
@@ -45,7 +46,9 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   void need_deltas(std::size_t count);
   void keep_deltas(std::size_t used, std::size_t count);
   void mail_edges();
-  bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool* looked_at);
+  Move fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool* looked_at);
+  std::int64_t* delta(std::size_t i) { return deltas_.data() + i * at(delta_stride_); }
+  const std::int64_t* delta(std::size_t i) const { return deltas_.data() + i * at(delta_stride_); }
   void push(bool finish);
   void sweep();
   bool sums_in_blocks() const;
@@ -145,21 +148,27 @@ void FixedPointSum::keep_deltas(std::size_t used, std::size_t count) {
   }
 }
 
-bool FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, float before, float now,
+// A source's delta into a row.
+inline void add_delta(const Kernels& kernels, std::int64_t* row, const std::int64_t* delta, bool narrow, int width) {
+  if (narrow) return kernels.add_narrow_row(row, reinterpret_cast<const std::int32_t*>(delta), width);
+  kernels.add_row(row, delta, width);
+}
+
+Move FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, float before, float now,
                                bool* looked_at) {
   if (spec_.weighted) {  // the edge's weight comes in later
     work_.kernels.scale(pairs_.before(index), change.before, before, stride());
     work_.kernels.scale(pairs_.now(index), change.now, now, stride());
-    return true;
+    return Move::Wide;
   }
   *looked_at = true;
-  bool changed = true;
-  if (!work_.kernels.delta_terms(deltas_.data() + index * at(delta_stride_), change.before, before, change.now, now,
-                                 up(), work_.limit, stride(), &changed)) {
+  DeltaShape shape = DeltaShape::Wide;
+  if (!work_.kernels.delta_terms(delta(index), change.before, before, change.now, now, up(), work_.limit, stride(),
+                                 &shape)) {
     work_.out_of_range(k_, change.vertex,
                        std::max(work_.times_range(k_, change.before, before), work_.times_range(k_, change.now, now)));
   }
-  return changed;
+  return shape == DeltaShape::Zero ? Move::None : shape == DeltaShape::Narrow ? Move::Narrow : Move::Wide;
 }
 
 // ---- parts: changes that reach ghosts as sums
@@ -179,12 +188,12 @@ void FixedPointSum::mail_edges() {
 void FixedPointSum::mail_sources(const std::vector<std::uint64_t>& parts, MailRows& mail) const {
   for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
     const std::uint64_t bits = parts[at(plan_.sources[i])];
-    if (plan_.changed[i] == 0 || bits == 0) continue;
+    if (plan_.moves[i] == Move::None || bits == 0) continue;
     visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
       const VertexId v = span.neighbours[e];
       if (!work_.is_ghost(v) || (bits >> work_.trade->owner(v) & 1) == 0) return;
       std::int64_t* row = mail.open(v);
-      if (!spec_.weighted) return work_.kernels.add_row(row, deltas_.data() + i * at(delta_stride_), stride());
+      if (!spec_.weighted) return add_delta(work_.kernels, row, delta(i), plan_.moves[i] == Move::Narrow, stride());
       const float *before = pairs_.before(i), *now = pairs_.now(i), weight = weight_of(span, e);
       if (!work_.kernels.add_edge_delta(row, before, now, weight, up(), work_.limit, stride())) {
         work_.out_of_range(k_, plan_.sources[i],
@@ -204,7 +213,9 @@ void FixedPointSum::push(bool finish) {
   RowTable<std::int64_t>& table = this->table();
   VertexSet& first = work_.dirty[at(spec_.consumers.front())];
   const std::int64_t* deltas = deltas_.data();
-  const auto delta = [deltas, step = delta_stride_](std::int32_t i) { return deltas + std::int64_t{i} * step; };
+  const auto delta = [deltas, step = delta_stride_](std::int32_t source) {
+    return deltas + std::int64_t{source & ~kNarrow} * step;
+  };
   const bool saves = work_.journal.saves(k_);
   const auto prefetch = [this, &table, &first, saves](VertexId v) {
     prefetch_row(table.row(v), table.row_bytes());
@@ -212,9 +223,10 @@ void FixedPointSum::push(bool finish) {
     if (saves) [[unlikely]]
       work_.journal.prefetch_aggregate(k_, v);
   };
-  const auto prefetch_source = [this, delta](std::int32_t i) {
-    if (spec_.weighted) return pairs_.prefetch(at(i));
-    prefetch_row(delta(i), at(delta_stride_) * sizeof(std::int64_t));
+  const auto prefetch_source = [this, delta](std::int32_t source) {
+    if (spec_.weighted) return pairs_.prefetch(at(source));
+    const std::size_t bytes = (source & kNarrow) != 0 ? sizeof(std::int32_t) : sizeof(std::int64_t);
+    prefetch_row(delta(source), at(delta_stride_) * bytes);
   };
   const auto write = [this, &table, &first, &spec = spec_, &work = work_, &kernels = work_.kernels, delta,
                       width = stride(), up = up(), saves](VertexId v, std::int32_t i, float edge, int thread) {
@@ -224,7 +236,7 @@ void FixedPointSum::push(bool finish) {
     if (saves) [[unlikely]]
       work.journal.save_aggregate(k_, v, row, thread);
     if (!spec.weighted) {
-      kernels.add_row(row, delta(i), width);
+      add_delta(kernels, row, delta(i), (i & kNarrow) != 0, width);
       return fresh;
     }
     const float *before = pairs_.before(at(i)), *now = pairs_.now(at(i));

@@ -7,7 +7,7 @@
 //   finish_row(row)                         all of them are there
 //   change_edge(v, u, x, factor, edge, sign)   u's old message into (+1) or out of (-1) v's row
 //   change_root(change, ...)                its own term before and now
-//   fill_delta(change, index, before, now, looked_at)   what push() takes along; returns whether anything changes
+//   fill_delta(change, index, before, now, looked_at)   what push() takes along; returns the move
 //   push(finish), sweep()
 #pragma once
 
@@ -111,10 +111,10 @@ class MessageOperator : public Operator {
         if (!listed && !arrives && work_.wants_source(k_, v)) plan_.sources.push_back(v);
       }
     }
-    plan_.changed.assign(plan_.sources.size(), 0);
+    plan_.moves.assign(plan_.sources.size(), Move::None);
     const std::int64_t edges = work_.out_edges(flow_, plan_.sources);
     const std::size_t delta_bytes = at(round_up(spec_.width, 16)) * sizeof(std::int64_t);
-    plan_.path = work_.push_or_sweep(plan_.sources.size(), delta_bytes, edges);
+    plan_.path = work_.push_or_sweep(plan_.sources.size(), delta_bytes, edges, rows().gathers());
     if (recomputes_) plan_.path = Path::Pull;
     StageStats& stats = work_.stats[at(spec_.stage)];
     if (plan_.path == Path::Push && !work_.restricted) stats.edges += edges;
@@ -130,9 +130,11 @@ class MessageOperator : public Operator {
     const bool factor_same = same_bits(before, now);
     const bool root_same = spec_.root != Root::Message || same_bits(root_factor_before(v), root_factor(work_.state, v));
     if (!change.bits_differ && factor_same && root_same) return;
-    bool changed = change.bits_differ || !factor_same, looked_at = false;
-    if (changed && plan_.path == Path::Push) changed = rows().fill_delta(change, index, before, now, &looked_at);
-    plan_.changed[index] = changed ? 1 : 0;
+    bool looked_at = false;
+    Move move = change.bits_differ || !factor_same ? Move::Wide : Move::None;
+    if (move != Move::None && plan_.path == Path::Push)
+      move = rows().fill_delta(change, index, before, now, &looked_at);
+    plan_.moves[index] = move;
     if (spec_.root == Root::Message && !work_.is_ghost(v)) {
       work_.mark_consumers(spec_.consumers, v, thread);
       if (plan_.path == Path::Push) rows().change_root(change, before, now, thread);
@@ -145,12 +147,12 @@ class MessageOperator : public Operator {
   void take_arrived(VertexId v, const float* before, const float* now) final {
     const std::size_t index = plan_.sources.size();
     plan_.sources.push_back(v);
-    plan_.changed.push_back(0);
+    plan_.moves.push_back(Move::None);
     if (plan_.path == Path::Push) rows().keep_deltas(index, index + 1);
     const bool differ = before != now && std::memcmp(before, now, at(spec_.width) * sizeof(float)) != 0;
     take_message({v, before, now, differ}, index, 0);
     const float* kept = work_.state.stored[at(spec_.message_table)].row(v);  // an older one, of a stale ghost
-    if (std::memcmp(kept, now, at(spec_.width) * sizeof(float)) != 0)
+    if (kept != before && std::memcmp(kept, now, at(spec_.width) * sizeof(float)) != 0)
       work_.replace_stored(spec_.message_table, v, now, 0);
     work_.stats[at(spec_.stage)].edges += flow_.out_degree(v);
   }
@@ -287,7 +289,7 @@ class MessageOperator : public Operator {
 
   void pull() {
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.changed[i] != 0) mark_targets(work_, spec_, plan_.sources[i]);
+      if (plan_.moves[i] != Move::None) mark_targets(work_, spec_, plan_.sources[i]);
     }
     const std::vector<VertexId> affected = work_.dirty[at(spec_.consumers.front())].collect();
     refresh_rows(affected, affected.size() > 64 ? 32 : 64);

@@ -56,13 +56,14 @@ class SelectOperator : public MessageOperator<Rows> {
     if (v < work_.slots_before) this->rows().remove(v, change.before, before, this->root_factor_before(v), thread);
     this->rows().insert(v, change.now, now, this->root_factor(work_.state, v), thread);
   }
+  static bool gathers() { return false; }  // a re-read is dearer than a row from its in-edges
   void need_deltas(std::size_t count) { pairs_.need(count); }
   void keep_deltas(std::size_t used, std::size_t count) { pairs_.keep(used, count); }
-  bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
+  Move fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
     const int padded = round_up(spec_.width, 16);
     work_.kernels.scale(pairs_.before(index), change.before, before, padded);
     work_.kernels.scale(pairs_.now(index), change.now, now, padded);
-    return true;
+    return Move::Wide;
   }
   void push(bool) {
     RowTable<std::int64_t>& table = this->table();

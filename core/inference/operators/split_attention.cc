@@ -490,7 +490,7 @@ void SplitAttention::choose_path() {
   StageStats& stats = work_.stats[at(spec_.stage)];
   plan_.sources = moved_.collect();
   const std::int64_t edges = work_.out_edges(flow_, plan_.sources);
-  plan_.path = work_.push_or_sweep(plan_.sources.size(), at(moved_stride_) * sizeof(std::int64_t), edges);
+  plan_.path = work_.push_or_sweep(plan_.sources.size(), at(moved_stride_) * sizeof(std::int64_t), edges, false);
   if (plan_.path == Path::Pull) plan_.path = Path::Sweep;
   if (plan_.path == Path::Push && !work_.restricted) stats.edges += edges;
   stats.path = plan_.path;
@@ -498,7 +498,7 @@ void SplitAttention::choose_path() {
 
 // The plan of a push: what each moved source was and is.
 void SplitAttention::plan_moved_sources() {
-  plan_.changed.assign(plan_.sources.size(), 0);
+  plan_.moves.assign(plan_.sources.size(), Move::None);
   work_.derive(operands_.sources, plan_.sources);
   moved_rows_.need(plan_.sources.size() * at(moved_stride_));
   const StoredRows &t_rows = scores(work_.state), &sent = messages(work_.state);
@@ -509,7 +509,8 @@ void SplitAttention::plan_moved_sources() {
                         t_rows.prefetch(plan_.sources[at(i + 2)]);
                         sent.prefetch(plan_.sources[at(i + 2)]);
                       }
-                      plan_.changed[at(i)] = plan_source(plan_.sources[at(i)], moved_source(i)) ? 1 : 0;
+                      const bool moved = plan_source(plan_.sources[at(i)], moved_source(i));
+                      plan_.moves[at(i)] = moved ? Move::Wide : Move::None;
                     }
                   });
 }
