@@ -285,6 +285,7 @@ std::vector<std::vector<VertexId>> HaloTrade::changed_sources(int table) {
 
 void HaloTrade::write_rows(int table, std::vector<WireWriter>& to) {
   const std::vector<std::vector<VertexId>> lists = changed_sources(table);
+  codes_.begin(work_.graph.slot_count());
   for (int part = 0; part < halo_.parts(); ++part) {
     if (part == halo_.part()) continue;
     WireWriter& writer = to[at(part)];
@@ -296,11 +297,17 @@ void HaloTrade::write_rows(int table, std::vector<WireWriter>& to) {
 }
 
 // A row to a part that has the one before, or has none of a vertex that it has just met.
-void HaloTrade::write_row(int table, VertexId u, int part, WireWriter& to) const {
+void HaloTrade::write_row(int table, VertexId u, int part, WireWriter& to) {
   const float* row = work_.state.stored[at(table)].row(u);
   const int width = work_.source().stored[at(table)].width;
   to.id(halo_.global_of(u));
-  is_first(u, part) ? to.floats(row, width) : to.floats_since(work_.rows_before[at(table)].find(u, row), row, width);
+  if (is_first(u, part)) return to.floats(row, width);
+  const auto encode = [&](WireWriter& writer) {
+    writer.floats_since(work_.rows_before[at(table)].find(u, row), row, width);
+  };
+  if (halo_.parts() == 2) return encode(to);  // no other part gets it
+  const std::span<const char> code = codes_.code(u, encode);
+  to.bytes(code.data(), code.size());
 }
 
 void HaloTrade::read_rows(int table, WireReader& from) {
@@ -385,6 +392,7 @@ void HaloTrade::write_sums(int k, std::vector<WireWriter>& to) {
   Choice choice;
   choose(k, choice);
   reserve_places(by_sums_, work_.graph.slot_count());
+  codes_.begin(work_.graph.slot_count());
   std::vector<VertexId> by_sums;
   const auto send_by_sums = [&](VertexId u, std::uint64_t bit) {
     if (by_sums_[at(u)] == 0) by_sums.push_back(u);

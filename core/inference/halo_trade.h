@@ -45,6 +45,33 @@ class MailRows {
   std::size_t count_ = 0;
 };
 
+// Rows of one table as they go to every part that has the ones before: each is encoded once.
+class RowCodes {
+ public:
+  void begin(std::int64_t slots) {
+    known_.prepare(slots, 1);
+    reserve_places(places_, slots);
+    bytes_.clear();
+  }
+  // encode(writer): appends the row's code.
+  template <typename Encode>
+  std::span<const char> code(VertexId u, Encode&& encode) {
+    if (known_.add(u)) {
+      const std::size_t begin = bytes_.size();
+      encode(writer_);
+      places_[at(u)] = {begin, bytes_.size() - begin};
+    }
+    const auto [begin, size] = places_[at(u)];
+    return {bytes_.data() + begin, size};
+  }
+
+ private:
+  VertexSet known_;
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // begin and size
+  std::string bytes_;
+  WireWriter writer_{bytes_};
+};
+
 class HaloTrade {
  public:
   HaloTrade(Workspace& work, Halo& halo);
@@ -96,7 +123,7 @@ class HaloTrade {
   std::vector<std::vector<VertexId>> changed_sources(int table);
   void by_global(std::vector<VertexId>& vertices) const;
   void write_rows(int table, std::vector<WireWriter>& to);
-  void write_row(int table, VertexId u, int part, WireWriter& to) const;
+  void write_row(int table, VertexId u, int part, WireWriter& to);
   void read_rows(int table, WireReader& from);
   void choose(int k, Choice& choice);
   void write_sums(int k, std::vector<WireWriter>& to);
@@ -121,6 +148,7 @@ class HaloTrade {
   std::vector<std::unordered_set<VertexId>> stale_ghosts_;                        // by aggregation: the same
   std::vector<VertexSet> rows_of_stale_;
   VertexSet seen_;
+  RowCodes codes_;
   std::vector<std::uint64_t> by_sums_;  // by slot: parts that get the source's change as sums; zeros between rounds
   std::unordered_map<VertexId, std::uint64_t> first_;  // this part's vertices: parts that the batch has them meet
 };
