@@ -155,13 +155,19 @@ class DeltaPush {
     if (finish) first_.unlist();
     std::vector<std::int32_t>& places = work_.source_places;
     if (places.size() < at(work_.slots)) places.resize(at(work_.slots), kNoSource);
+    const struct Clearing {  // also where a message is out of range
+      ~Clearing() {
+        for (const VertexId u : sources) places[at(u)] = kNoSource;
+      }
+      const std::vector<VertexId>& sources;
+      std::vector<std::int32_t>& places;
+    } clearing{plan_.sources, places};
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
       if (plan_.moves[i] != Move::None) places[at(plan_.sources[i])] = place_of(i);
     }
     work_.in_shares(work_.slots, kGatheredRows, [&](std::int64_t first, std::int64_t last, int thread) {
       for (; first < last; first += kGatheredRows) gather(first, std::min(first + kGatheredRows, last), finish, thread);
     });
-    for (const VertexId u : plan_.sources) places[at(u)] = kNoSource;
     work_.finished = finish;
   }
 
