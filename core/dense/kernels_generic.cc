@@ -44,11 +44,15 @@ struct Q : Lanes<std::int64_t, kLanes> {
   static Q load(const std::int64_t* p) { return Lanes::load(p); }
   static Q load_half(const std::int32_t* p) {
     Q out;
-    for (int i = 0; i < kLanes; ++i) out.v[i] = p[i];
+    std::int32_t halves[kLanes];
+    std::memcpy(halves, p, sizeof(halves));  // the row is one of int64
+    for (int i = 0; i < kLanes; ++i) out.v[i] = halves[i];
     return out;
   }
   void store_half(std::int32_t* p) const {
-    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int32_t>(v[i]);
+    std::int32_t halves[kLanes];
+    for (int i = 0; i < kLanes; ++i) halves[i] = static_cast<std::int32_t>(v[i]);
+    std::memcpy(p, halves, sizeof(halves));
   }
 };
 using W = Lanes<float, 16>;

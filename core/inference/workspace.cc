@@ -221,13 +221,14 @@ std::int64_t Workspace::out_edges(const Flow& flow, const std::vector<VertexId>&
   return edges;
 }
 
-// A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one, unless a push of many
-// edges gathers. Where few rows are wanted, deltas go to these alone. With a limit of memory, deltas and edges have a
-// share of it.
-Path Workspace::push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges, bool gathers) const {
+// A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one. A push of sums gathers
+// where it is large, and costs no more. Where few rows are wanted, deltas go to these alone. With a limit of memory,
+// deltas and edges have a share of it.
+Path Workspace::push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges, bool sums) const {
   if (trade != nullptr) return Path::Push;  // of a stale ghost there is no row to sum again
   if (options.force_path != Path::None) return options.force_path;
-  const bool many = (!gathers || pager != nullptr) && !restricted && edges * 10 > all_in_edges() * 6;
+  const bool sweeps = !sums || pager != nullptr || compact();  // deltas of all sources are as much as rows of a state
+  const bool many = sweeps && !restricted && edges * 10 > all_in_edges() * 6;
   const bool fits = pager == nullptr || sources * row_bytes + at(edges) * kEntryBytes <= options.memory_limit / 4;
   return many || !fits ? Path::Sweep : Path::Push;
 }

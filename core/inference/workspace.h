@@ -153,7 +153,7 @@ class Workspace {
     stats[at(stage)].edges += edges;
   }
   // How deltas of `row_bytes` each travel along the `edges` of so many moved sources.
-  Path push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges, bool gathers) const;
+  Path push_or_sweep(std::size_t sources, std::size_t row_bytes, std::int64_t edges, bool sums) const;
   // Keeps row v of aggregate k where it differs from the one in the state.
   void keep_row(int k, VertexId v, const std::int64_t* row, int thread);
   InSample sample_in_edges(int k, VertexId v) const;

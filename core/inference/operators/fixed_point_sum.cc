@@ -36,7 +36,7 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   const float* up() const { return work_.scales[at(k_)].up.data(); }
   static float share(float admitted) { return admitted; }
   static bool marks_edges() { return true; }
-  static bool gathers() { return true; }
+  static bool is_sum() { return true; }
   void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const;
   void retract(std::int64_t* row, const float* x, float factor, float edge) const {  // what was accumulated
     work_.kernels.sub_terms(row, x, factor, edge, up(), work_.limit, stride());

@@ -114,7 +114,7 @@ class MessageOperator : public Operator {
     plan_.moves.assign(plan_.sources.size(), Move::None);
     const std::int64_t edges = work_.out_edges(flow_, plan_.sources);
     const std::size_t delta_bytes = at(round_up(spec_.width, 16)) * sizeof(std::int64_t);
-    plan_.path = work_.push_or_sweep(plan_.sources.size(), delta_bytes, edges, rows().gathers());
+    plan_.path = work_.push_or_sweep(plan_.sources.size(), delta_bytes, edges, rows().is_sum());
     if (recomputes_) plan_.path = Path::Pull;
     StageStats& stats = work_.stats[at(spec_.stage)];
     if (plan_.path == Path::Push && !work_.restricted) stats.edges += edges;

@@ -56,7 +56,7 @@ class SelectOperator : public MessageOperator<Rows> {
     if (v < work_.slots_before) this->rows().remove(v, change.before, before, this->root_factor_before(v), thread);
     this->rows().insert(v, change.now, now, this->root_factor(work_.state, v), thread);
   }
-  static bool gathers() { return false; }  // a re-read is dearer than a row from its in-edges
+  static bool is_sum() { return false; }
   void need_deltas(std::size_t count) { pairs_.need(count); }
   void keep_deltas(std::size_t used, std::size_t count) { pairs_.keep(used, count); }
   Move fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
