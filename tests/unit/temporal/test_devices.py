@@ -12,11 +12,11 @@ from livegnn.temporal import engine as engine_file
 from tests.pretended_gpu import PRETENDED, Pretended, PretendedGpu
 from tests.unit.temporal.training import (
     KINDS,
-    SOURCES,
     VERTICES,
     batches,
+    engine_of,
     graph_of,
-    habits,
+    mixed_batch,
     model_of,
     numbers,
     trainer_of,
@@ -87,23 +87,6 @@ def test_a_training_goes_on_where_another_device_left_it(gpu, tmp_path, first_th
     close_reports(whole.report, run_of("cpu")[0].report)
 
 
-def engine_of(graph, model, device="cpu", **options):
-    sampler = lg.TemporalSampler(graph, [5], threads=1)
-    return lg.TemporalEngine(model, graph, sampler, memory_step=64, device=device, **options)
-
-
-def batch(number):
-    """Events of known vertices, other features, a vertex that goes and comes back, and a new one."""
-    src, dst, time = (column[WARM + 20 * number :][:20] for column in habits())
-    updates = lg.Updates()
-    updates.remove_vertex(number)
-    updates.add_vertex(number, np.full(KINDS, 5, np.float32))
-    updates.set_features(SOURCES + number, np.full(KINDS, 7, np.float32))
-    updates.add_vertex(VERTICES + number, np.ones(KINDS, np.float32))
-    updates.add_edges(src, dst, time=time)
-    return updates
-
-
 def same_answers(one, other):
     src, dst = np.arange(30), 30 + np.arange(30) % 20
     close = {"rtol": 1e-4, "atol": 1e-5}
@@ -118,10 +101,10 @@ def same_answers(one, other):
 def test_an_engine_on_a_gpu_answers_as_one_on_the_cpu(gpu, monkeypatch, tmp_path, name, roots_max):
     monkeypatch.setattr(engine_file, "_ROOTS_MAX", roots_max)  # of a piece of an answer
     graph, model = graph_of(WARM), model_of(name)
-    here, there = engine_of(graph, model), engine_of(graph, model, gpu)
+    here, there = engine_of(graph, model), engine_of(graph, model, device=gpu)
     for number in range(3):
         same_answers(there, here)
-        graph.apply(batch(number))
+        graph.apply(mixed_batch(WARM, number))
     same_answers(there, here)
     there.save(tmp_path / "engine.pt")
     for device in ("cpu", gpu):
@@ -132,13 +115,13 @@ def test_an_engine_on_a_gpu_answers_as_one_on_the_cpu(gpu, monkeypatch, tmp_path
 
 def test_a_view_keeps_the_memory_of_its_version_on_a_gpu(gpu):
     graph = graph_of(WARM)
-    engine = engine_of(graph, model_of(), gpu)
+    engine = engine_of(graph, device=gpu)
     expected = engine.embeddings(np.arange(VERTICES), LATE)
     with graph.host.lock, engine._loader.sampler.pin() as source:
         view = engine_file.TemporalView(engine._pass.model, source, graph.slot_count, engine._loader.device)
         engine._views.append(view)
         for number in range(3):
-            graph.apply(batch(number))
+            graph.apply(mixed_batch(WARM, number))
         found = engine._numpy(engine._embed(view, np.arange(VERTICES), np.full(VERTICES, LATE)))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(engine.embeddings(np.arange(VERTICES), LATE) - expected).max() > 1e-3
@@ -150,7 +133,7 @@ def test_a_model_is_published_to_an_engine_of_another_device(gpu, trained_there)
     graph = graph_of(WARM)
     trainer = trainer_of(graph, model_of(), device=trained, **OPTIONS)
     trainer.fit()
-    engine = engine_of(graph, trainer.model, served)
+    engine = engine_of(graph, trainer.model, device=served)
     trainer.publish_to(engine)
     list(trainer.run(list(batches(WARM, SIZE))[:1]))
     same_answers(engine, engine_of(graph, trainer.model, memory=trainer.model.memory.state()))

@@ -8,7 +8,7 @@ import pytest
 import livegnn as lg
 from livegnn.errors import UsageError
 from livegnn.temporal import engine as engine_file
-from tests.unit.temporal.training import KINDS, SOURCES, VERTICES, graph_of, habits, model_of
+from tests.unit.temporal.training import KINDS, VERTICES, engine_of, graph_of, mixed_batch, model_of
 
 WARM, ROOTS = 200, 16  # roots of a piece here
 
@@ -18,21 +18,8 @@ def small(monkeypatch):
     monkeypatch.setattr(engine_file, "_ROOTS_MAX", ROOTS)
 
 
-def engine_of(name="tgn", model=None):
-    graph = graph_of(WARM)
-    return lg.TemporalEngine(model or model_of(name), graph, lg.TemporalSampler(graph, [5], threads=1))
-
-
-def batch(number):
-    """Events of known vertices, other features, a vertex that goes and comes back, and a new one."""
-    src, dst, time = (column[WARM + 20 * number :][:20] for column in habits())
-    updates = lg.Updates()
-    updates.remove_vertex(number)
-    updates.add_vertex(number, np.full(KINDS, 5, np.float32))
-    updates.set_features(SOURCES + number, np.full(KINDS, 7, np.float32))
-    updates.add_vertex(VERTICES + number, np.ones(KINDS, np.float32))
-    updates.add_edges(src, dst, time=time)
-    return updates
+def warm_engine(name="tgn", model=None):
+    return engine_of(graph_of(WARM), model or model_of(name))
 
 
 class Between:
@@ -45,7 +32,7 @@ class Between:
 
         def slow(inputs):
             if self.applied < self.times and len(inputs[0].hops[0].targets) > 0:
-                writer = threading.Thread(target=engine.graph.apply, args=(batch(self.applied),))
+                writer = threading.Thread(target=engine.graph.apply, args=(mixed_batch(WARM, self.applied),))
                 writer.start()
                 writer.join(20)
                 assert not writer.is_alive(), "the batch waited for more than a piece"
@@ -65,7 +52,7 @@ ASKS = {
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
 @pytest.mark.parametrize("name", ["tgn", "tgat"])
 def test_a_writer_waits_for_one_piece_and_the_answer_is_of_one_version(name, ask):
-    quiet, busy = engine_of(name), engine_of(name)
+    quiet, busy = warm_engine(name), warm_engine(name)
     expected = ask(quiet)
     between = Between(busy)
     got = ask(busy)
@@ -76,13 +63,13 @@ def test_a_writer_waits_for_one_piece_and_the_answer_is_of_one_version(name, ask
     assert busy._views == []
     between.times = 0
     for number in range(between.applied):
-        quiet.graph.apply(batch(number))
+        quiet.graph.apply(mixed_batch(WARM, number))
     assert busy.state_digest() == quiet.state_digest()
     np.testing.assert_array_equal(busy.embeddings([1, 40], 10**6), quiet.embeddings([1, 40], 10**6))
 
 
 def test_a_swap_in_the_middle_leaves_the_answer_with_the_model_it_began_with():
-    quiet, busy = engine_of(), engine_of()
+    quiet, busy = warm_engine(), warm_engine()
     expected = ASKS["embeddings"](quiet)
     between = Between(busy, times=2)
     other = model_of(heads=2)
@@ -93,7 +80,7 @@ def test_a_swap_in_the_middle_leaves_the_answer_with_the_model_it_began_with():
     def swapping(inputs):
         if between.applied == 2 and busy._pass is old:
             busy.swap(other)
-            busy.graph.apply(batch(2))
+            busy.graph.apply(mixed_batch(WARM, 2))
         return embed(inputs)
 
     object.__setattr__(old.model, "embed", swapping)
@@ -102,7 +89,7 @@ def test_a_swap_in_the_middle_leaves_the_answer_with_the_model_it_began_with():
 
 
 def test_small_answers_pin_nothing(monkeypatch):
-    engine = engine_of()
+    engine = warm_engine()
     monkeypatch.setattr(lg.TemporalSampler, "pin", lambda self: 1 / 0)
     engine.embeddings(np.arange(ROOTS), 10**6)
     engine.predict(np.arange(ROOTS // 2), np.arange(ROOTS // 2), 10**6)
@@ -112,7 +99,7 @@ def test_small_answers_pin_nothing(monkeypatch):
 def test_a_what_if_block_is_read_as_it_is():
     """Its thread holds the graph's lock anyway."""
     nn = pytest.importorskip("torch_geometric.nn")
-    engine = engine_of("tgat")
+    engine = warm_engine("tgat")
     exact = lg.Engine(lg.from_pyg(nn.GraphSAGE(KINDS, 4, num_layers=1)), engine.graph)
     supposed = lg.Updates()
     supposed.add_edges([1, 2], [31, 32], time=[10**5, 10**5])
@@ -124,7 +111,7 @@ def test_a_what_if_block_is_read_as_it_is():
 
 
 def test_an_engine_that_is_closed_in_the_middle_says_so():
-    engine = engine_of()
+    engine = warm_engine()
     model = engine._pass.model
     embed = model.embed
     object.__setattr__(model, "embed", lambda inputs: engine.close() or embed(inputs))
@@ -134,13 +121,13 @@ def test_an_engine_that_is_closed_in_the_middle_says_so():
 
 def test_a_memory_that_is_read_by_embed_keeps_writers_waiting():
     """A model whose recall() is the interface's: right, and under the lock."""
-    quiet, busy = engine_of(), engine_of()
+    quiet, busy = warm_engine(), warm_engine()
     expected = ASKS["embeddings"](quiet)
     model, writers = busy._pass.model, []
     embed, recall = model.embed, model.recall
 
     def asking(inputs):
-        writers.append(threading.Thread(target=busy.graph.apply, args=(batch(len(writers)),)))
+        writers.append(threading.Thread(target=busy.graph.apply, args=(mixed_batch(WARM, len(writers)),)))
         writers[-1].start()
         writers[-1].join(0.05)
         assert writers[-1].is_alive()
@@ -161,12 +148,12 @@ def test_a_memory_that_is_read_by_embed_keeps_writers_waiting():
 def test_a_callback_is_answered_while_its_batch_is_under_way():
     """Its thread holds the graph's lock, and nothing changes: there is nothing to pin, and no place for it."""
     nn = pytest.importorskip("torch_geometric.nn")
-    engine, quiet = engine_of("tgat"), engine_of("tgat")
+    engine, quiet = warm_engine("tgat"), warm_engine("tgat")
     exact = lg.Engine(lg.from_pyg(nn.GraphSAGE(KINDS, 4, num_layers=1)), engine.graph)
     answers = []
     exact.on_change(lambda changes: answers.extend(ask(engine) for ask in ASKS.values()))
-    engine.graph.apply(batch(0))
-    quiet.graph.apply(batch(0))
+    engine.graph.apply(mixed_batch(WARM, 0))
+    quiet.graph.apply(mixed_batch(WARM, 0))
     expected = [ask(quiet) for ask in ASKS.values()]
     assert len(answers) == len(expected)
     for got, wanted in zip(answers, expected, strict=True):

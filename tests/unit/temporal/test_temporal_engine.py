@@ -28,6 +28,7 @@ from tests.unit.temporal.training import (
     SOURCES,
     VERTICES,
     batches,
+    engine_of,
     graph_of,
     habits,
     model_of,
@@ -37,11 +38,6 @@ from tests.unit.temporal.training import (
 
 WARM = 200
 EMBED = TGN.embed
-
-
-def engine_of(graph, model=None, **options):
-    sampler = lg.TemporalSampler(graph, fanouts=[5], threads=1)
-    return lg.TemporalEngine(model or model_of(), graph, sampler, **{"memory_step": 64, **options})
 
 
 def by_hand(engine, src, dst, time):

@@ -36,6 +36,18 @@ def batches(first, size, events=EVENTS, attributes=0):
         yield updates
 
 
+def mixed_batch(first, number):
+    """20 events of known vertices, other features, a vertex that goes and comes back, and a new one."""
+    src, dst, time = (column[first + 20 * number :][:20] for column in habits())
+    updates = lg.Updates()
+    updates.remove_vertex(number)
+    updates.add_vertex(number, np.full(KINDS, 5, np.float32))
+    updates.set_features(SOURCES + number, np.full(KINDS, 7, np.float32))
+    updates.add_vertex(VERTICES + number, np.ones(KINDS, np.float32))
+    updates.add_edges(src, dst, time=time)
+    return updates
+
+
 def model_of(name="tgn", **options):
     torch.manual_seed(5)
     small = {"x_width": KINDS, "embed_width": 16, "time_width": 8, "heads": 2, "dropout": 0.1, **options}
@@ -45,6 +57,11 @@ def model_of(name="tgn", **options):
 def trainer_of(graph, model=None, **options):
     sampler = lg.TemporalSampler(graph, fanouts=[5], strategy="recent", threads=1)
     return lg.ContinuousTrainer(model or model_of(), graph, sampler, **{"batch_size": 50, "epochs": 2, **options})
+
+
+def engine_of(graph, model=None, **options):
+    sampler = lg.TemporalSampler(graph, fanouts=[5], threads=1)
+    return lg.TemporalEngine(model or model_of(), graph, sampler, **{"memory_step": 64, **options})
 
 
 def numbers(report):
