@@ -74,8 +74,9 @@ class DeltaPush {
   static constexpr std::size_t kBinBytes = 256 * 1024;  // aggregate rows of one bin
   static constexpr std::int64_t kEarlyEdges = 512;
   static constexpr int kDistance = 8;  // edges between the prefetch of a row and its use
-  static constexpr std::int64_t kGatheredShare =
-      4;  // from one in so many on, to look at all vertices and edges is cheaper
+  // From so many percent of all edges on, to look at all of them is cheaper than to sort some. In a part sooner: bins
+  // see its edges to ghosts, twice.
+  static constexpr std::int64_t kGathered = 70, kGatheredInPart = 25;
   static constexpr std::int64_t kGatheredRows = 256;
   static constexpr int kGatheredAhead = 16;  // edges, as kDistance
   static constexpr std::int32_t kNoSource = -1;
@@ -146,8 +147,9 @@ class DeltaPush {
 
   // Whether so many edges are pushed that every row had better take its own in-edges, in storage order.
   bool gathers(std::int64_t edges) const {
-    const bool many = edges * kGatheredShare >= work_.all_in_edges() + work_.slots;
-    return many && !work_.restricted && work_.pager == nullptr;
+    const bool in_part = work_.trade != nullptr && work_.trade->halo().parts() > 1;
+    const std::int64_t least = work_.all_in_edges() * (in_part ? kGatheredInPart : kGathered) / 100 + work_.slots;
+    return edges >= least && !work_.restricted && work_.pager == nullptr;
   }
 
   // Every row takes what the sources of its in-edges have for it. No edge is sorted, and those to ghosts are not seen.
