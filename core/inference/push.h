@@ -13,16 +13,13 @@
 
 namespace livegnn {
 
-// Of a source's message in one batch. Narrow: what the push takes along is half as long.
-enum class Move : std::uint8_t { None, Narrow, Wide };
-inline constexpr std::int32_t kNarrow = 1 << 30;
-
 // How the messages of one aggregation move in one batch.
 struct PushPlan {
   Path path = Path::None;
   std::vector<VertexId> sources;
-  std::vector<Move> moves;  // of each source's message
+  std::vector<DeltaShape> moves;  // of each source's message; what is not pushed as a delta is Wide
 };
+inline constexpr std::int32_t kNarrow = 1 << 30;  // in a source's place
 
 // What an operator does with one pushed edge.
 template <typename Prefetch, typename PrefetchSource, typename Write>
@@ -52,7 +49,7 @@ class DeltaPush {
   void run(bool finish) {
     std::int64_t edges = 0;
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.moves[i] != Move::None) edges += flow_.out_degree(plan_.sources[i]);
+      if (plan_.moves[i] != DeltaShape::Zero) edges += flow_.out_degree(plan_.sources[i]);
     }
     if (edges == 0) return;
     invariant(plan_.sources.size() < at(kNarrow), "more sources than a place has bits");
@@ -85,7 +82,7 @@ class DeltaPush {
   const ResultRows& results() const { return work_.result_rows[at(spec_.consumers.front())]; }
 
   std::int32_t place_of(std::size_t i) const {
-    return static_cast<std::int32_t>(i) | (plan_.moves[i] == Move::Narrow ? kNarrow : 0);
+    return static_cast<std::int32_t>(i) | (plan_.moves[i] == DeltaShape::Narrow ? kNarrow : 0);
   }
 
   // body(source, dst, weight) for every out-edge of the changed sources first <= i < last, to ghosts only if asked for.
@@ -94,7 +91,7 @@ class DeltaPush {
     const bool weighted = spec_.weighted, picky = work_.restricted || (work_.trade != nullptr && !to_ghosts);
     for (std::size_t i = first; i < last; ++i) {
       if (i + 4 < last) flow_.prefetch_out(plan_.sources[i + 4]);
-      if (plan_.moves[i] == Move::None) continue;
+      if (plan_.moves[i] == DeltaShape::Zero) continue;
       const std::int32_t source = place_of(i);
       visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
         if (picky && !work_.wants(k_, span.neighbours[e])) return;
@@ -165,7 +162,7 @@ class DeltaPush {
       std::vector<std::int32_t>& places;
     } clearing{plan_.sources, places};
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.moves[i] != Move::None) places[at(plan_.sources[i])] = place_of(i);
+      if (plan_.moves[i] != DeltaShape::Zero) places[at(plan_.sources[i])] = place_of(i);
     }
     work_.in_shares(work_.slots, kGatheredRows, [&](std::int64_t first, std::int64_t last, int thread) {
       for (; first < last; first += kGatheredRows) gather(first, std::min(first + kGatheredRows, last), finish, thread);
@@ -219,7 +216,7 @@ class DeltaPush {
     std::vector<std::size_t> begins(at(shares + 1), 0);
     std::vector<std::int64_t> before(plan_.sources.size() + 1, 0);
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      before[i + 1] = before[i] + (plan_.moves[i] != Move::None ? flow_.out_degree(plan_.sources[i]) : 0);
+      before[i + 1] = before[i] + (plan_.moves[i] != DeltaShape::Zero ? flow_.out_degree(plan_.sources[i]) : 0);
     }
     for (std::int64_t p = 1; p <= shares; ++p) {
       const std::int64_t target = before.back() * p / shares;

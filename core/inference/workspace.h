@@ -219,9 +219,8 @@ class Workspace {
   bool restricted = false;                                     // whether the batch goes into needed rows only
   std::vector<PushEntry> push_entries;                         // the edges of one push
   std::vector<float> push_weights;
-  std::vector<std::int32_t>
-      source_places;      // by slot: of a push's changed sources their place; between pushes kNoSource
-  bool finished = false;  // whether a push has run the last stage, too
+  std::vector<std::int32_t> source_places;  // by slot: of a gathering push; kNoSource between pushes
+  bool finished = false;                    // whether a push has run the last stage, too
 };
 
 }  // namespace livegnn

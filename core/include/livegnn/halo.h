@@ -54,7 +54,6 @@ struct PartBatch {
 class SlotOwners {
  public:
   explicit SlotOwners(int part) : part_(part) {}
-  std::size_t size() const { return owners_.size(); }
   std::uint16_t operator[](std::size_t v) const { return owners_[v]; }
   bool is_ghost(std::size_t v) const { return (ghosts_[v / 64] >> (v % 64) & 1) != 0; }
   const std::vector<std::uint16_t>& all() const { return owners_; }

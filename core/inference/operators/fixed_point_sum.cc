@@ -46,7 +46,7 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
   void need_deltas(std::size_t count);
   void keep_deltas(std::size_t used, std::size_t count);
   void mail_edges();
-  Move fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool* looked_at);
+  DeltaShape fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool* looked_at);
   std::int64_t* delta(std::size_t i) { return deltas_.data() + i * at(delta_stride_); }
   const std::int64_t* delta(std::size_t i) const { return deltas_.data() + i * at(delta_stride_); }
   void push(bool finish);
@@ -154,12 +154,12 @@ inline void add_delta(const Kernels& kernels, std::int64_t* row, const std::int6
   kernels.add_row(row, delta, width);
 }
 
-Move FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, float before, float now,
-                               bool* looked_at) {
+DeltaShape FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, float before, float now,
+                                     bool* looked_at) {
   if (spec_.weighted) {  // the edge's weight comes in later
     work_.kernels.scale(pairs_.before(index), change.before, before, stride());
     work_.kernels.scale(pairs_.now(index), change.now, now, stride());
-    return Move::Wide;
+    return DeltaShape::Wide;
   }
   *looked_at = true;
   DeltaShape shape = DeltaShape::Wide;
@@ -168,7 +168,7 @@ Move FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, fl
     work_.out_of_range(k_, change.vertex,
                        std::max(work_.times_range(k_, change.before, before), work_.times_range(k_, change.now, now)));
   }
-  return shape == DeltaShape::Zero ? Move::None : shape == DeltaShape::Narrow ? Move::Narrow : Move::Wide;
+  return shape;
 }
 
 // ---- parts: changes that reach ghosts as sums
@@ -188,12 +188,13 @@ void FixedPointSum::mail_edges() {
 void FixedPointSum::mail_sources(const std::vector<std::uint64_t>& parts, MailRows& mail) const {
   for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
     const std::uint64_t bits = parts[at(plan_.sources[i])];
-    if (plan_.moves[i] == Move::None || bits == 0) continue;
+    if (plan_.moves[i] == DeltaShape::Zero || bits == 0) continue;
     visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
       const VertexId v = span.neighbours[e];
       if (!work_.is_ghost(v) || (bits >> work_.trade->owner(v) & 1) == 0) return;
       std::int64_t* row = mail.open(v);
-      if (!spec_.weighted) return add_delta(work_.kernels, row, delta(i), plan_.moves[i] == Move::Narrow, stride());
+      if (!spec_.weighted)
+        return add_delta(work_.kernels, row, delta(i), plan_.moves[i] == DeltaShape::Narrow, stride());
       const float *before = pairs_.before(i), *now = pairs_.now(i), weight = weight_of(span, e);
       if (!work_.kernels.add_edge_delta(row, before, now, weight, up(), work_.limit, stride())) {
         work_.out_of_range(k_, plan_.sources[i],

@@ -111,7 +111,7 @@ class MessageOperator : public Operator {
         if (!listed && !arrives && work_.wants_source(k_, v)) plan_.sources.push_back(v);
       }
     }
-    plan_.moves.assign(plan_.sources.size(), Move::None);
+    plan_.moves.assign(plan_.sources.size(), DeltaShape::Zero);
     const std::int64_t edges = work_.out_edges(flow_, plan_.sources);
     const std::size_t delta_bytes = at(round_up(spec_.width, 16)) * sizeof(std::int64_t);
     plan_.path = work_.push_or_sweep(plan_.sources.size(), delta_bytes, edges, rows().is_sum());
@@ -131,8 +131,8 @@ class MessageOperator : public Operator {
     const bool root_same = spec_.root != Root::Message || same_bits(root_factor_before(v), root_factor(work_.state, v));
     if (!change.bits_differ && factor_same && root_same) return;
     bool looked_at = false;
-    Move move = change.bits_differ || !factor_same ? Move::Wide : Move::None;
-    if (move != Move::None && plan_.path == Path::Push)
+    DeltaShape move = change.bits_differ || !factor_same ? DeltaShape::Wide : DeltaShape::Zero;
+    if (move != DeltaShape::Zero && plan_.path == Path::Push)
       move = rows().fill_delta(change, index, before, now, &looked_at);
     plan_.moves[index] = move;
     if (spec_.root == Root::Message && !work_.is_ghost(v)) {
@@ -147,7 +147,7 @@ class MessageOperator : public Operator {
   void take_arrived(VertexId v, const float* before, const float* now) final {
     const std::size_t index = plan_.sources.size();
     plan_.sources.push_back(v);
-    plan_.moves.push_back(Move::None);
+    plan_.moves.push_back(DeltaShape::Zero);
     if (plan_.path == Path::Push) rows().keep_deltas(index, index + 1);
     const bool differ = before != now && std::memcmp(before, now, at(spec_.width) * sizeof(float)) != 0;
     take_message({v, before, now, differ}, index, 0);
@@ -289,7 +289,7 @@ class MessageOperator : public Operator {
 
   void pull() {
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.moves[i] != Move::None) mark_targets(work_, spec_, plan_.sources[i]);
+      if (plan_.moves[i] != DeltaShape::Zero) mark_targets(work_, spec_, plan_.sources[i]);
     }
     const std::vector<VertexId> affected = work_.dirty[at(spec_.consumers.front())].collect();
     refresh_rows(affected, affected.size() > 64 ? 32 : 64);

@@ -59,11 +59,11 @@ class SelectOperator : public MessageOperator<Rows> {
   static bool is_sum() { return false; }
   void need_deltas(std::size_t count) { pairs_.need(count); }
   void keep_deltas(std::size_t used, std::size_t count) { pairs_.keep(used, count); }
-  Move fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
+  DeltaShape fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
     const int padded = round_up(spec_.width, 16);
     work_.kernels.scale(pairs_.before(index), change.before, before, padded);
     work_.kernels.scale(pairs_.now(index), change.now, now, padded);
-    return Move::Wide;
+    return DeltaShape::Wide;
   }
   void push(bool) {
     RowTable<std::int64_t>& table = this->table();

@@ -498,7 +498,7 @@ void SplitAttention::choose_path() {
 
 // The plan of a push: what each moved source was and is.
 void SplitAttention::plan_moved_sources() {
-  plan_.moves.assign(plan_.sources.size(), Move::None);
+  plan_.moves.assign(plan_.sources.size(), DeltaShape::Zero);
   work_.derive(operands_.sources, plan_.sources);
   moved_rows_.need(plan_.sources.size() * at(moved_stride_));
   const StoredRows &t_rows = scores(work_.state), &sent = messages(work_.state);
@@ -510,7 +510,7 @@ void SplitAttention::plan_moved_sources() {
                         sent.prefetch(plan_.sources[at(i + 2)]);
                       }
                       const bool moved = plan_source(plan_.sources[at(i)], moved_source(i));
-                      plan_.moves[at(i)] = moved ? Move::Wide : Move::None;
+                      plan_.moves[at(i)] = moved ? DeltaShape::Wide : DeltaShape::Zero;
                     }
                   });
 }
