@@ -7,7 +7,7 @@
 //   finish_row(row)                         all of them are there
 //   change_edge(v, u, x, factor, edge, sign)   u's old message into (+1) or out of (-1) v's row
 //   change_root(change, ...)                its own term before and now
-//   fill_delta(change, index, before, now, looked_at)   what push() takes along; returns the move
+//   fill_delta(change, index, before, now, looked_at)   what push() takes along; returns its shape
 //   push(finish), sweep()
 #pragma once
 
