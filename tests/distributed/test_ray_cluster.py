@@ -53,20 +53,45 @@ def test_that_workers_on_ray_have_the_bits_of_one_engine_and_come_back(crew):
     assert all(facts["bytes"] > 0 for facts in report)
 
 
-def test_that_workers_on_ray_cut_the_graph_anew_and_come_back(crew):
+def test_that_other_workers_on_ray_take_over_while_batches_go_on(crew):
     engine, cluster, mirror, rng = pair(crew, 5, partition="hash")
-    for batch, partition in enumerate(("ldg", "hash", VertexParts(2, rng.integers(0, 2, 40)))):
+    another, started = RayCrew.another, []
+
+    def grow():
         updates = streams.random_batch(rng, mirror, 20)
-        if batch:
-            os.kill(crew.processes()[batch % 2], signal.SIGKILL)
-        cluster.repartition(partition)
-        assert cluster.state_digest() == engine.state_digest(), batch
         for each in (engine, cluster):
             each.apply(updates)
-        assert cluster.state_digest() == engine.state_digest(), batch
+
+    def processes():
+        return {facts["process"] for facts in cluster.report()}
+
+    def made(present, size):
+        grow()  # it comes after the snapshot
+        successor = another(present, size)
+        if len(started) == 1:
+            os.kill(successor.processes()[0], signal.SIGKILL)  # then all begins again
+        started.append(successor)
+        return successor
+
+    before = processes()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RayCrew, "another", made)
+        cluster.repartition("ldg")
+        assert (len(started), cluster.workers) == (1, 2)
+        assert not processes() & before
+        assert cluster.state_digest() == engine.state_digest()
+        cluster.repartition(VertexParts(3, rng.integers(0, 3, 40)), 3)
+    assert len(started) == 3
+    assert cluster.workers == len(processes()) == 3
+    assert cluster.state_digest() == engine.state_digest()
+    grow()
+    os.kill(min(processes()), signal.SIGKILL)
+    grow()
+    assert cluster.state_digest() == engine.state_digest()
     report = cluster.partition_report
     assert [facts["vertices"] for facts in cluster.report()] == report.vertices.tolist()
     assert report.edges == engine.graph.edge_count
+    cluster.close()
 
 
 def test_that_a_graph_in_chunks_and_a_cluster_in_parts_start_on_ray(crew, tmp_path):

@@ -20,6 +20,14 @@ def address(ray_cluster):
     return ray_cluster.get_runtime_context().gcs_address
 
 
+def wait_for_actors(name, count):
+    """Until so many live; Ray ends others in its own time."""
+    until = time.monotonic() + 20.0
+    while len(found := RayName("test", name).actors()) != count:
+        assert time.monotonic() < until, found
+        time.sleep(0.1)
+
+
 @pytest.fixture
 def name(ray_cluster):
     chosen = f"test-{uuid.uuid4().hex[:8]}"
@@ -62,6 +70,30 @@ def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(address, 
         assert driver.ask("processes") == processes  # nothing was computed again
     driver.ask("close")
     assert not RayName("test", name).actors()
+    driver.kill()
+
+
+def test_that_a_driver_killed_in_a_repartition_leaves_one_crew(address, name):
+    engine, mirror, rng = made(4)
+    driver = DriverProcess(address)
+    driver.make(engine, 2, detached=name, partition="hash")
+    for workers, delay in ((3, 3.0), (1, None)):
+        updates = named_streams.random_batch(rng, mirror, 20)
+        engine.apply(updates)
+        driver.ask("apply", updates)
+        following = DriverProcess(address)
+        driver.send("repartition", "ldg", workers)
+        if delay is None:
+            driver.answer()
+        else:
+            time.sleep(delay)
+        done = driver.kill() or delay is None
+        driver = following
+        assert driver.ask("attach", name) == (engine.graph.version, engine.state_digest())
+        processes = driver.ask("processes")
+        assert len(processes) in ((workers,) if done else (2, workers))
+        wait_for_actors(name, len(processes))
+    driver.ask("close")
     driver.kill()
 
 

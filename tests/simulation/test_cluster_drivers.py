@@ -162,9 +162,8 @@ def plain_model(inputs, hidden):
 
 @pytest.mark.parametrize("lost", ["prepare", "snapshot_of_swap", "commit_swap", "forget_before"])
 @pytest.mark.parametrize("reached", [0, 1, 3])
-@pytest.mark.parametrize("change", ["swap", "repartition"])
 @pytest.mark.parametrize("in_files", [False, True])
-def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change, in_files, tmp_path):
+def test_that_a_driver_may_die_in_a_swap(lost, reached, in_files, tmp_path):
     rng = np.random.default_rng(4)
     graph, mirror = streams.random_graph(rng, 3, False, vertices=20)
     engine, crew = lg.Engine(plain_model(3, 4), graph, threads=1), ThreadCrew(3)
@@ -189,20 +188,15 @@ def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change,
         each.apply(updates)
     crew.call = crew.keep = dying
     other = plain_model(3, 6)
-    before = np.array(cluster._directory.newcomers.parts.of_first(20))
     with pytest.raises(DriverDied):
-        cluster.swap(other) if change == "swap" else cluster.repartition("ldg")
+        cluster.swap(other)
     crew.call = call
     crew = crew.taken_over()
     cluster = lg.Cluster.attach("here", crew=crew)
     stands = lost == "forget_before" or (lost == "commit_swap" and (reached > 0 or in_files))  # the folder names it
     assert cluster.version == (2 if stands else 1)
-    if stands and change == "swap":
+    if stands:
         engine.swap(other)
-    elif stands:
-        engine.apply(lg.Updates())
-    moved = not np.array_equal(cluster._directory.newcomers.parts.of_first(20), before)
-    assert moved == (stands and change == "repartition")
     assert all(worker._next is None for worker in crew.workers)  # no second engine is left
     for kills in range(2):
         for _ in range(2):
@@ -214,6 +208,113 @@ def test_that_a_driver_may_die_in_a_swap_or_a_repartition(lost, reached, change,
             crew.kill(worker)
     assert cluster.state_digest() == engine.state_digest()
     cluster.close()
+
+
+def dies(*_):
+    raise DriverDied
+
+
+NEW_WORKERS = ["read_snapshots", "start_shuffled", "snapshot", "apply", "keep_moves", "forget_before", "lead"]
+
+
+@pytest.mark.parametrize("step", NEW_WORKERS)
+@pytest.mark.parametrize("reached", [False, True])
+@pytest.mark.parametrize("in_files", [False, True])
+def test_that_a_driver_may_die_in_a_repartition(step, reached, in_files, tmp_path):
+    rng = np.random.default_rng(4)
+    graph, mirror = streams.random_graph(rng, 3, False, vertices=20)
+    engine, crew = lg.Engine(plain_model(3, 4), graph, threads=1), ThreadCrew(3)
+    options = {"snapshots": tmp_path} if in_files else {}
+    cluster = lg.Cluster(plain_model(3, 4), graph, 3, crew=crew, detached="here", partition="hash", **options)
+    another = crew.another
+
+    def grow():
+        updates = streams.random_batch(rng, mirror, 5)
+        for each in (engine, cluster):
+            each.apply(updates)
+
+    def made(size):
+        grow()
+        successor = another(size)
+        call, lead = successor.call, successor.lead
+
+        def end():
+            for name in ("call", "keep", "lead", "close"):
+                setattr(successor, name, dies)
+            raise DriverDied
+
+        def dying(calls):
+            method = {"store": "snapshot", "take_snapshot": "snapshot"}.get(calls[0][0], calls[0][0])
+            found = call(calls) if method != step or reached else None
+            return end() if method == step else found
+
+        def leading():
+            if step != "lead" or reached:
+                lead()
+            if step == "lead":
+                end()
+
+        successor.call = successor.keep = dying
+        successor.lead = leading
+        return successor
+
+    grow()
+    crew.another = made
+    with pytest.raises(DriverDied):
+        cluster.repartition("ldg", 2)
+    crew = crew.taken_over()
+    cluster = lg.Cluster.attach("here", crew=crew)
+    assert cluster.workers == crew.size == (2 if step == "lead" and reached else 3)
+    assert cluster.version == engine.graph.version == 2
+    for kills in range(3):
+        assert cluster.state_digest() == engine.state_digest()
+        grow()
+        for worker in range(min(kills, crew.size)):
+            crew.kill(worker)
+        if in_files:
+            assert len([each for each in tmp_path.iterdir() if each.suffix == ".npz"]) == crew.size + 1
+    assert cluster.state_digest() == engine.state_digest()
+    crew.another = ThreadCrew.another.__get__(crew)
+    cluster.repartition("ldg", 4)
+    grow()
+    crew = crew.taken_over()
+    cluster = lg.Cluster.attach("here", crew=crew)
+    assert (crew.size, cluster.workers) == (4, 4)
+    assert cluster.state_digest() == engine.state_digest()
+    cluster.close()
+    if in_files:
+        restored = lg.Cluster.restore(tmp_path, crew=ThreadCrew(4))
+        assert restored.state_digest() == engine.state_digest()
+        restored.close()
+
+
+def test_that_a_driver_that_was_replaced_does_not_go_over_to_other_workers():
+    pair = Pair(5)
+    before, another = pair.cluster, pair.crew.another
+
+    def made(size):
+        successor = another(size)
+        lead = successor.lead
+
+        def leading():
+            pair.attach()
+            lead()
+
+        successor.lead = leading
+        return successor
+
+    pair.crew.another = made
+    workers = before.workers
+    with pytest.raises(lg.errors.DriverReplaced):
+        before.repartition("hash", workers + 1)
+    assert pair.cluster.workers == workers
+    before.close()
+    for _ in range(3):
+        updates = pair.batch()
+        pair.engine.apply(updates)
+        pair.cluster.apply(updates)
+        pair.check("after")
+    pair.cluster.close()
 
 
 def test_that_a_worker_lost_with_its_driver_ends_the_cluster():

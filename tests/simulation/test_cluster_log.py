@@ -47,11 +47,15 @@ class Logged:
         self.first, self.mirror = streams.random_graph(self.rng, self.model.input_width, False, vertices=14)
         self.start = self.first.to_arrays()
         self.engine = lg.Engine(self.model, self.first, threads=1, name="scores")
-        self.crew, self.log = ThreadCrew(workers, timeout_s=30), UpdateLog(FailingLog())
+        crew, self.log = ThreadCrew(workers, timeout_s=30), UpdateLog(FailingLog())
         self.cluster = lg.Cluster(
-            self.model, self.first, workers, crew=self.crew, partition="hash", name="scores", **options
+            self.model, self.first, workers, crew=crew, partition="hash", name="scores", **options
         )
         self.attachment = self.log.attach(self.cluster.graph)
+
+    @property
+    def crew(self):
+        return self.cluster._crew._crew
 
     def batch(self):
         return streams.random_batch(self.rng, self.mirror, int(self.rng.integers(1, 9)))

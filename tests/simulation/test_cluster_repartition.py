@@ -76,41 +76,86 @@ def check_same(engine, cluster, note):
 
 
 def apply_with_room(engine, cluster, updates):
-    """As engine.apply. Both refuse a batch that leaves the fixed-point range, and get room for it."""
+    """Applies a batch to both. Both refuse a batch that leaves the fixed-point range, and get room for it."""
     try:
         engine.apply(updates)
     except RangeOverflow:
         with pytest.raises(RangeOverflow):
             cluster.apply(updates)
-        check_same(engine, cluster, "refused")
+        assert cluster.state_digest() == engine.state_digest()
         for each in (engine, cluster):
             each.rescale(headroom=2.0**20)
         engine.apply(updates)
+    cluster.apply(updates)
+
+
+def crew_of(cluster):
+    """The workers that serve."""
+    return cluster._crew._crew
+
+
+def lose_one(cluster, rng):
+    """A worker, of those that serve or of those that are to succeed them."""
+    crews = crew_of(cluster)._driver.crews
+    crew = crews[rng.integers(len(crews))]
+    crew.kill(int(rng.integers(crew.size)))
+
+
+class Writer(threading.Thread):
+    """Applies batches to an engine and a cluster until stop(), or `most` of them. draw: makes one."""
+
+    def __init__(self, engine, cluster, draw, most):
+        super().__init__()
+        self._engine, self._cluster, self._draw, self._most = engine, cluster, draw, most
+        self._stopped, self.error = threading.Event(), None
+
+    def run(self):
+        try:
+            for _ in range(self._most):
+                if not self._stopped.is_set():
+                    apply_with_room(self._engine, self._cluster, self._draw())
+        except BaseException as error:
+            self.error = error
+
+    def stop(self):
+        self._stopped.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
 
 
 def run(world, batch, rounds, kills=0.0):
-    """A stream of batches with repartitions between them. kills: the share of calls in which workers are lost."""
-    engine, cluster, crew, rng = world
+    """A stream of batches with repartitions between them, and while others come. kills: the share of calls in which
+    workers are lost.
+    """
+    engine, cluster, _, rng = world
     if rng.integers(4) == 0:  # so little room that some batch is refused
         for each in (engine, cluster):
             each.rescale(headroom=2.0)
     check_same(engine, cluster, "at first")
     for number in range(rounds):
-        updates = batch(int(rng.integers(1, 12)))
-        apply_with_room(engine, cluster, updates)
-        versions = cluster.version
-        wanted = drawn(rng, engine.graph, crew.size)
-        for call, value in ((cluster.apply, updates), (cluster.repartition, wanted)):
-            timers = []
-            if rng.random() < kills:
-                for worker in rng.choice(crew.size, int(rng.integers(1, crew.size + 1)), replace=False).tolist():
-                    timers.append(threading.Timer(float(rng.random() * 0.012), crew.kill, [worker]))
-            for timer in timers:
-                timer.start()
-            call(value)
-            for timer in timers:
-                timer.join()
-        assert cluster.version == versions + 2
+        apply_with_room(engine, cluster, batch(int(rng.integers(1, 12))))
+        workers = int(rng.choice([cluster.workers, cluster.workers, 1, 2, 4]))
+        wanted, version = drawn(rng, engine.graph, workers), cluster.version
+        timers = []
+        if rng.random() < kills:
+            chance = np.random.default_rng(rng.integers(2**32))
+            delays = rng.random(int(rng.integers(1, 4))) * 0.02
+            timers = [threading.Timer(delay, lose_one, [cluster, chance]) for delay in delays.tolist()]
+        writer = None
+        if rng.integers(2):
+            writer = Writer(engine, cluster, lambda: batch(int(rng.integers(1, 12))), 30)
+        for thread in [*timers, *([writer] if writer else [])]:
+            thread.start()
+        cluster.repartition(wanted, workers)
+        for timer in timers:
+            timer.join()
+        if writer:
+            writer.stop()
+        else:
+            assert cluster.version == version
+        assert cluster.workers == workers == len(cluster.report())
+        assert crew_of(cluster)._driver.crews == [crew_of(cluster)]
         check_same(engine, cluster, f"round {number}, {wanted}")
     cluster.verify()
     assert cluster.scales == engine.scales
@@ -158,40 +203,74 @@ def test_that_a_repartition_of_typed_vertices_keeps_the_bits(seed):
     run(world, lambda size: random_typed_batch(rng, mirror, size), 4, kills=0.4)
 
 
-STEPS = [None, "prepare_cut", "snapshot_of_swap", "has_snapshot", "commit_swap", "forget_before"]
+def crews_that_lose(crew, method, worker, after=False, times=1):
+    """The next crews that are made next to this one lose a worker when they are called for a method: as many as times.
+    Returns: who lost one.
+    """
+    another, lost = crew.another, []
+
+    def made(size):
+        successor = another(size)
+        call = successor.call
+
+        def losing(calls):
+            hit = calls[0][0] == method and len(lost) < times and successor not in lost
+            if hit:
+                lost.append(successor)
+            if hit and not after:
+                successor.kill(worker)
+            try:
+                return call(calls)
+            finally:
+                if hit and after:
+                    successor.kill(worker)
+
+        successor.call = successor.keep = losing
+        return successor
+
+    crew.another = made
+    return lost
+
+
+STEPS = ["read_snapshots", "start_shuffled", "take_snapshot", "has_snapshot", "apply", "keep_moves", "forget_before"]
 
 
 @pytest.mark.parametrize("lost", STEPS)
 @pytest.mark.parametrize("after", [False, True])
-def test_that_a_worker_lost_at_any_step_follows(lost, after):
+def test_that_a_new_worker_lost_at_any_step_follows_or_all_begins_again(lost, after):
     (engine, cluster, crew, rng), batch = pair(5, 3, snapshot_batches=100)
-    for _ in range(2):
-        updates = batch(6)
-        engine.apply(updates)
-        cluster.apply(updates)
-    call, killed = crew.call, []
+    came = []
 
-    def losing(calls):
-        hit = calls[0][0] == lost and not killed
-        if hit and not after:
-            killed.append(crew.kill(1))
-        try:
-            return call(calls)
-        finally:
-            if hit and after:
-                killed.append(crew.kill(1))
+    def grow(count):
+        for _ in range(count):
+            updates = batch(6)
+            engine.apply(updates)
+            cluster.apply(updates)
+            came.append(updates)
 
-    crew.call = crew.keep = losing
-    wanted = VertexParts(3, rng.integers(0, 3, engine.graph.slot_count))
+    grow(2)
+    killed = crews_that_lose(crew, lost, 1, after)
+    inner = crew.another
+
+    def another(size):  # some batches come while the new workers start
+        grow(2)
+        return inner(size)
+
+    crew.another = another
+    wanted = VertexParts(2, rng.integers(0, 2, engine.graph.slot_count))
     changed = []
-    cluster.on_change(lambda changes: changed.append(changes.vertices.size))
-    cluster.repartition(wanted)
-    assert (len(killed) == 1) == (lost is not None)
-    assert changed == [0]
+    cluster.on_change(lambda changes: changed.append(changes.version))
+    cluster.repartition(wanted, 2)
+    assert len(killed) == 1
+    assert (
+        len(changed)
+        == len(came) - 2
+        == (4 if lost in ("read_snapshots", "start_shuffled") else changed and len(changed))
+    )
     check_same(engine, cluster, "after")
-    slots = np.arange(engine.graph.slot_count)
+    slots = np.arange(wanted.slot_count)
     np.testing.assert_array_equal(cluster._directory.parts_of(slots), wanted.lookup(slots))
-    crew.kill(2)
+    crew_of(cluster).kill(0)
     for _ in range(2):
         updates = batch(6)
         with engine.what_if(updates) as want, cluster.what_if(updates) as got:
@@ -203,48 +282,119 @@ def test_that_a_worker_lost_at_any_step_follows(lost, after):
     cluster.close()
 
 
-@pytest.mark.parametrize("lost", ["prepare_cut", "has_snapshot"])
-def test_that_a_repartition_without_workers_changes_nothing(lost):
+@pytest.mark.parametrize("lost", ["read_snapshots", "has_snapshot"])
+def test_that_new_workers_that_are_lost_again_and_again_change_nothing(lost):
     (engine, cluster, crew, _), batch = pair(6, 3)
-    call, gone = crew.call, [True]
-
-    def losing(calls):
-        if calls[0][0] == lost and gone:
-            crew.kill(0)
-        return call(calls)
-
-    crew.call = losing
+    killed = crews_that_lose(crew, lost, 0, times=5)
     slots = np.arange(engine.graph.slot_count)
     before = cluster._directory.parts_of(slots).tolist()
     with pytest.raises(lg.errors.WorkerUnavailable):
         cluster.repartition(VertexParts(3, (slots + 1) % 3))
-    gone.clear()
+    assert len(killed) == 5
     assert (cluster.version, cluster._directory.parts_of(slots).tolist()) == (0, before)
+    assert (crew_of(cluster), crew._driver.crews) == (crew, [crew])
     check_same(engine, cluster, "after")
     updates = batch(5)
     for each in (engine, cluster):
         each.apply(updates)
     check_same(engine, cluster, "after a batch")
+    assert cluster._crew._history is None
     cluster.close()
 
 
-@pytest.mark.parametrize("fails", ["", "before"])
-@pytest.mark.parametrize("lost", ["prepare_cut", "has_snapshot", "commit_swap"])
-def test_that_a_log_holds_a_repartition_as_a_version_without_updates(lost, fails):
+@pytest.mark.parametrize("swaps", [1, 5])
+def test_that_another_model_meanwhile_begins_it_again(swaps):
+    (engine, cluster, crew, _), batch = pair(8, 2)
+    another, made = crew.another, []
+
+    def swapping(size):
+        made.append(size)
+        if len(made) <= swaps:
+            for each in (engine, cluster):
+                each.rescale(64.0)
+        return another(size)
+
+    crew.another = swapping
+    if swaps == 1:
+        cluster.repartition("hash", 3)
+    else:
+        with pytest.raises(
+            lg.errors.UsageError, match=r"expected one model meanwhile, got a swap in each of 5 attempts"
+        ):
+            cluster.repartition("hash", 3)
+    assert cluster.workers == (3 if swaps == 1 else 2)
+    assert len(made) == (2 if swaps == 1 else 5)
+    check_same(engine, cluster, "after")
+    for _ in range(3):
+        updates = batch(6)
+        for each in (engine, cluster):
+            each.apply(updates)
+        check_same(engine, cluster, "after a batch")
+    assert cluster.scales == engine.scales
+    cluster.close()
+
+
+def test_that_batches_and_reads_go_on_while_new_workers_start():
+    (engine, cluster, crew, _), batch = pair(9, 2)
+    another, seen = crew.another, []
+
+    def during(size):
+        def use():
+            updates = batch(5)
+            for each in (engine, cluster):
+                each.apply(updates)
+            check_same(engine, cluster, "meanwhile")
+            with cluster.what_if(batch(0)):
+                pass
+            cluster.verify()
+            seen.append(cluster.version)
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join(20)
+        return another(size)
+
+    crew.another = during
+    cluster.repartition("ldg", 3)
+    assert seen == [1]
+    check_same(engine, cluster, "after")
+    cluster.close()
+
+
+def test_that_two_repartitions_come_one_after_the_other():
+    (engine, cluster, _, _), _ = pair(10, 2)
+    threads = [threading.Thread(target=cluster.repartition, args=("hash", workers)) for workers in (3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cluster.workers in (3, 4)
+    assert crew_of(cluster)._driver.crews == [crew_of(cluster)]
+    check_same(engine, cluster, "after")
+    cluster.close()
+
+
+@pytest.mark.parametrize("lost", ["decide", "hold"])
+def test_that_new_workers_follow_batches_of_a_log(lost):
     world = Logged(4, 3)
-    for partition in ("ldg", "hash"):
-        updates = world.batch()
-        world.engine.apply(updates)
-        world.cluster.apply(updates)
-        world.log.log.fails = fails
-        if fails:
-            with pytest.raises(lg.errors.LogUnavailable, match="expected a disk"):
-                world.cluster.repartition(partition)
-            world.check("after the log failed")
-        killed = world.losing(lost, 1)
-        world.cluster.repartition(partition)
-        world.engine.graph.apply(lg.Updates())
-        assert killed
+    for partition, workers in (("ldg", 2), ("hash", 4)):
+        crew, another = world.crew, world.crew.another
+
+        def during(size, another=another):
+            for fails in ("", "before", ""):
+                updates = world.batch()
+                world.log.log.fails = fails
+                if fails:
+                    with pytest.raises(lg.errors.LogUnavailable):
+                        world.cluster.apply(updates)
+                world.engine.apply(updates)
+                killed = world.losing(lost, 1)
+                world.cluster.apply(updates)
+                assert killed
+            return another(size)
+
+        crew.another = during
+        world.cluster.repartition(partition, workers)
         world.check("after")
     world.check_replay()
     world.cluster.close()
@@ -255,6 +405,11 @@ def test_what_a_repartition_refuses():
     refused = lg.errors.UsageError
     with pytest.raises(refused, match=r"\[repartition\] expected parts for 2 workers, got 3; make as many"):
         cluster.repartition(VertexParts(3))
+    with pytest.raises(refused, match=r"\[repartition\] expected parts for 4 workers, got 3; make as many"):
+        cluster.repartition(VertexParts(3), workers=4)
+    for number in (0, 65, 2.0, True):
+        with pytest.raises(refused, match=r"\[repartition\] expected 1 to 64 workers, got"):
+            cluster.repartition("hash", number)
     for wrong in ("best", 3, None, ["hash"]):
         with pytest.raises(lg.errors.ValueInvalid, match=r"\[repartition\] expected partition to be 'metis', 'ldg'"):
             cluster.repartition(wrong)

@@ -79,15 +79,16 @@ def test_that_a_cluster_that_is_lost_is_restored_and_a_log_gives_the_rest(tmp_pa
 
 
 @pytest.mark.parametrize("change", ["swap", "repartition"])
-def test_that_a_swap_is_in_the_folder(tmp_path, change):
+def test_that_a_change_of_model_or_workers_is_in_the_folder(tmp_path, change):
     pair = Pair(2, snapshots=tmp_path, snapshot_batches=100)
     grow(pair, 3)
     if change == "swap":
         for each in (pair.engine, pair.cluster):
             each.rescale(64.0)
+        pair.engine.apply(lg.Updates())  # without a log a swap of an engine is no version
     else:
-        pair.cluster.repartition("ldg")
-    pair.engine.apply(lg.Updates())  # without a log a change is no version of an engine
+        pair.cluster.repartition("ldg", 3)
+        assert {name.split("-")[1] for name in written(tmp_path)} == {"1"}
     pair.cluster.close()
     pair.cluster = lg.Cluster.restore(tmp_path, crew=ThreadCrew(pair.cluster.workers))
     pair.check("restored")
@@ -151,7 +152,7 @@ def test_that_a_full_disk_puts_a_snapshot_off(tmp_path, monkeypatch):
         pair.check("after a loss")
     grow(pair, 1)
     (state,) = [name for name in written(tmp_path) if "driver" in name]
-    assert state == "1-3-driver.npz"
+    assert state == "1-0-3-driver.npz"
     np.testing.assert_equal(len(written(tmp_path)), pair.crew.size + 1)
     pair.cluster.close()
 
@@ -171,11 +172,11 @@ def test_that_a_full_disk_is_not_filled_with_what_was_begun(tmp_path, monkeypatc
         assert written(tmp_path) == before
         pair.crew.kill(pair.crew.size - 1)
         pair.check("after a loss")
-    begun = tmp_path / "1-0-part-0.npz.abcd1234.part"
+    begun = tmp_path / "1-0-0-part-0.npz.abcd1234.part"
     begun.write_bytes(b"of a worker that died")
     grow(pair, 1)
     assert not begun.exists()
     (state,) = [name for name in written(tmp_path) if "driver" in name]
-    assert state == "1-6-driver.npz"
+    assert state == "1-0-6-driver.npz"
     assert len(written(tmp_path)) == pair.crew.size + 1
     pair.cluster.close()

@@ -118,8 +118,7 @@ def test_that_an_interrupt_while_all_take_back_leaves_nothing():
     assert world.cluster.state_digest() == before
 
 
-@pytest.mark.parametrize("kind", ["swap", "repartition"])
-def test_that_a_swap_that_no_worker_can_keep_is_in_no_log(kind):
+def test_that_a_swap_that_no_worker_can_keep_is_in_no_log():
     world = Logged(3, 2)
     n, keep = [], world.crew.keep
 
@@ -131,7 +130,7 @@ def test_that_a_swap_that_no_worker_can_keep_is_in_no_log(kind):
 
     world.crew.keep = failing
     with pytest.raises(WorkerUnavailable):
-        world.cluster.swap(world.model) if kind == "swap" else world.cluster.repartition("hash")
+        world.cluster.swap(world.model)
     assert (world.log.tail, world.cluster.version) == (0, 0), "the log has what no worker has"
 
 
@@ -179,38 +178,35 @@ def test_that_an_interrupt_that_ended_all_workers_loses_nothing(made):
 def test_that_swaps_and_repartitions_among_failures_keep_the_bits(seed):
     world = Logged(seed, 3, snapshot_batches=2)
 
-    def swap():
-        world.cluster.swap(world.model)
-
-    def repartition():
-        world.cluster.repartition(str(world.rng.choice(["hash", "ldg"])))
+    def kill():
+        world.crew.kill(int(world.rng.integers(world.crew.size)))
 
     for number in range(14):
         what, _, fault = world.rng.choice(
-            ["batch", "cut", "cut-before", "cut-after", "cut-lost", "swap-after", "swap-lost"]
+            ["batch", "cut", "cut-lost", "swap", "swap-before", "swap-after", "swap-lost"]
         ).partition("-")
         timers = []
         if fault == "lost":
-            timers = [threading.Timer(float(world.rng.random() * 0.01), world.crew.kill, [int(world.rng.integers(3))])]
+            timers = [threading.Timer(float(world.rng.random() * 0.01), kill)]
         for timer in timers:
             timer.start()
         if what == "batch":
             updates = world.batch()
             world.engine.apply(updates)
             world.cluster.apply(updates)
+        elif what == "cut":
+            world.cluster.repartition(str(world.rng.choice(["hash", "ldg"])), int(world.rng.integers(1, 5)))
         else:
-            change = swap if what == "swap" else repartition
-            if what == "swap":
-                world.engine.swap(world.model)
+            world.engine.swap(world.model)
             world.engine.graph.apply(lg.Updates())
             if fault in ("before", "after"):
                 world.log.log.fails = fault
                 with pytest.raises(lg.errors.LogUnavailable):
-                    change()
+                    world.cluster.swap(world.model)
             if fault == "after":
                 world.attachment.catch_up()
             else:
-                change()
+                world.cluster.swap(world.model)
         for timer in timers:
             timer.join()
         world.check(f"{what} {fault} at {number}")
@@ -259,25 +255,48 @@ def test_a_swap_that_a_guard_refuses_leaves_no_second_engine():
     assert [worker._next for worker in world.crew.workers] == [None, None]
 
 
-def test_a_repartition_that_is_interrupted_leaves_no_second_engine():
-    world = Logged(3, 2)
-    call = world.crew.call
+@pytest.mark.parametrize("step", ["read_snapshots", "start_shuffled", "has_snapshot", "apply", "keep_moves"])
+@pytest.mark.parametrize("in_files", [False, True])
+def test_that_a_repartition_that_is_interrupted_leaves_no_workers_and_no_files(step, in_files, tmp_path):
+    world = Logged(3, 2, **({"snapshots": tmp_path} if in_files else {}))
+    crew, another = world.crew, world.crew.another
 
-    def wrapped(calls):
-        found = call(calls)
-        if calls[0][0] == "prepare_cut":
-            raise InvariantBroken("x")
-        return found
+    def made(size):
+        updates = world.batch()
+        world.engine.apply(updates)
+        world.cluster.apply(updates)
+        successor = another(size)
+        call = successor.call
 
-    world.crew.call = wrapped
-    with pytest.raises(InvariantBroken):
-        world.cluster.repartition("ldg")
-    assert [worker._next for worker in world.crew.workers] == [None, None]
+        def interrupted(calls):
+            found = call(calls)
+            if calls[0][0] == step:
+                raise KeyboardInterrupt
+            return found
+
+        successor.call = successor.keep = interrupted
+        return successor
+
+    crew.another = made
+    with pytest.raises(KeyboardInterrupt):
+        world.cluster.repartition("ldg", 3)
+    assert (world.crew, crew._driver.crews) == (crew, [crew])
+    assert not [each.name for each in tmp_path.glob("1-1-*")]
+    world.check("after")
+    crew.another = another
+    world.cluster.repartition("ldg", 3)
+    crew = world.crew
+    world.check("again")
+    crew.kill(0)
+    updates = world.batch()
+    world.engine.apply(updates)
+    world.cluster.apply(updates)
+    world.check("after a batch")
+    world.cluster.close()
 
 
-@pytest.mark.parametrize("kind", ["swap", "repartition"])
 @pytest.mark.parametrize("detached", [False, True])
-def test_that_what_the_log_refuses_is_in_no_folder_of_snapshots(tmp_path, kind, detached):
+def test_that_what_the_log_refuses_is_in_no_folder_of_snapshots(tmp_path, detached):
     folder = tmp_path / "snapshots"
     world = Logged(7, 2, snapshots=folder, detached="it" if detached else None)
     updates = world.batch()
@@ -286,7 +305,7 @@ def test_that_what_the_log_refuses_is_in_no_folder_of_snapshots(tmp_path, kind, 
     before = world.cluster.state_digest()
     world.log.log.fails = "before"
     with pytest.raises(lg.errors.LogUnavailable):
-        world.cluster.rescale(64.0) if kind == "swap" else world.cluster.repartition("ldg")
+        world.cluster.rescale(64.0)
     if detached:  # its driver dies here
         again = lg.Cluster.attach("it", crew=world.crew.taken_over())
     else:

@@ -81,6 +81,8 @@ def _answer(cluster: Any, address: str, verb: str, *given: Any) -> tuple[Any, An
         cluster = lg.Cluster.attach(*given, address)
     elif verb == "apply":
         return cluster, cluster.apply(*given).version
+    elif verb == "repartition":
+        cluster.repartition(*given)
     elif verb == "close":
         cluster.close()
         return cluster, None

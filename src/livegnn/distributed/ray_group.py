@@ -127,27 +127,42 @@ class RayGroup:
         """
         found, ray = RayName(where, name), connect(where, address, outlives=True)
         actors = found.actors()
-        asked = {each.actor.about.options(concurrency_group=_WATCH).remote(): each for each in actors}
-        answers: dict[NamedActor, tuple[int, dict[str, Any]]] = {}
-        for ref in ray.wait(list(asked), num_returns=len(asked), timeout=_ABOUT_S)[0] if asked else ():
-            with suppress(ray.exceptions.RayError):  # one that has just died
-                answers[asked[ref]] = ray.get(ref)
-        if not answers:
-            raise UsageError(
-                f"[{where}] expected workers of the name {name!r}, got none that live; look at the name, and at "
-                "address=, or go on from snapshots in a folder by lg.Cluster.restore()"
-            )
-        about = next(iter(answers.values()))[1]
+        answers = _about(ray, actors)
+        found.refuse_none([each for each in answers if each.crew == found.crew])
+        found.claim()  # the driver before may have gone over to another crew until now
+        living = [each for each in answers if each.crew == found.crew]
+        found.refuse_none(living)
+        about = answers[living[0]][1]
         options = {"address": address, "threads": about["threads"], "loads": loads, "name": name, "about": about}
         group = cls(where, about["workers"], timeout_s=timeout_s or about["timeout_s"], **options)
-        found.claim()
         group._name, group._ray = found, ray
         for each in sorted(actors, key=lambda each: (answers.get(each, (-1,))[0], each.order)):
+            if each.crew != found.crew:  # of a crew that a driver was about to go over to, or had left
+                with suppress(ray.exceptions.RayError):
+                    ray.kill(each.actor)
+                continue
             group._end(each.rank)  # one that a driver left when it was replaced
             group._actors[each.rank] = each.actor
             if each not in answers:  # it has stopped
                 group._end(each.rank)
         return group
+
+    def another(self, workers: int) -> RayGroup:
+        """A group of the same kind, driver and name next to this one, of so many workers. It has none yet.
+
+        A driver that attaches finds this one, until the other one leads.
+        """
+        about = {"threads": self._threads, "timeout_s": self._timeout_s, "loads": self._loads, "about": self.about}
+        options: dict[str, Any] = {"address": self._address, "backend": self._backend, **about}
+        group = RayGroup(self._where, workers, keeps_kinds=self._keeps_kinds, **options)
+        group._name = None if self._name is None else self._name.of_another_crew()
+        group._ray = self._ray
+        return group
+
+    def lead(self) -> None:
+        """From now on a driver that attaches finds this group, of all of the name. Raises: DriverReplaced."""
+        if self._name is not None:
+            self._name.lead()
 
     def form(self) -> None:
         """Starts workers where there are none, and joins all; nothing where they are joined.
@@ -268,6 +283,16 @@ class RayGroup:
         if first.cause in (DIED, OF_ANOTHER):
             self.lost = lost
         raise lost
+
+
+def _about(ray: Any, actors: Sequence[NamedActor]) -> dict[NamedActor, tuple[int, dict[str, Any]]]:
+    """What those say of themselves that live and are not stopped: RayWorker.about()."""
+    asked = {each.actor.about.options(concurrency_group=_WATCH).remote(): each for each in actors}
+    answers = {}
+    for ref in ray.wait(list(asked), num_returns=len(asked), timeout=_ABOUT_S)[0] if asked else ():
+        with suppress(ray.exceptions.RayError):  # one that has just died
+            answers[asked[ref]] = ray.get(ref)
+    return answers
 
 
 class _Watch:

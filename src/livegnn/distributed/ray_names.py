@@ -4,14 +4,22 @@ Ray's own store of the cluster (GCS) keeps, for each name, the number of the new
 number, which none has had: the newest is the one that may write. Each worker refuses calls of a number below the one
 that it was given last; a driver asks for the newest number before it starts or ends a worker.
 
-key    = "livegnn/driver/" name "/" number     number: of a driver, 20 digits, from 1
-worker = name "." rank "." number "." start    start: how many this driver had started before
+key    = "livegnn/driver/" name "/" number                number: of a driver, 20 digits, from 1
+value  = crew                                              of the workers that are its own now, from 0
+worker = name "." crew "." rank "." number "." start       start: how many this driver had started before
+
+A driver may make another crew of workers and go over to that, which it then writes under its own number. One that
+follows looks at the value after it has taken its number, and the one before at the numbers after it has written the
+value: so they agree, or the one before learns that it was replaced and ends neither crew.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
+from itertools import count
 from typing import Any, NamedTuple
 
 from livegnn.errors import DriverReplaced, UsageError
@@ -31,15 +39,17 @@ def replaced(where: str) -> DriverReplaced:
 
 
 class NamedActor(NamedTuple):
-    """A worker. order: of its start, among others of its rank."""
+    """A worker. order: of its start, among others of its crew and rank."""
 
+    crew: int
     rank: int
     order: tuple[int, int]
     actor: Any
 
 
 class RayName:
-    """One name, as a driver sees it. number: of this driver, 0 before claim().
+    """One name, as a driver sees it. number: of this driver, 0 before claim().  crew: of its workers; before claim()
+    that of the driver before.
 
     Args:    where: for errors.
     Raises:  UsageError for what is no name.
@@ -51,19 +61,40 @@ class RayName:
                 f"[{where}] expected a name of 1 to 64 letters, digits, '-' and '_', got {shown(name)}; choose such"
             )
         self.name, self.number = name, 0
-        self._where, self._started = where, 0
+        self._where, self._started, self._crews = where, 0, count(1)
+
+    @cached_property
+    def crew(self) -> int:
+        """See the class."""
+        return self._crew_of(self._newest())
 
     def claim(self) -> None:
-        """Makes this driver the newest of its name."""
+        """Makes this driver the newest of its name, of the crew that the one before has."""
         kv = _store()
         while True:
-            number = self._newest() + 1
-            if not kv._internal_kv_put(self._key(number), b"", overwrite=False):  # whether another one was faster
+            before = self._newest()
+            value = b"%d" % self.crew  # whether another one was faster
+            if not kv._internal_kv_put(self._key(before + 1), value, overwrite=False):
                 break
-        self.number = number
+        self.number = before + 1
+        self.crew = self._crew_of(before)
+        self._crews = count(self.crew + 1)
+        kv._internal_kv_put(self._key(self.number), b"%d" % self.crew, overwrite=True)
         for old in self._numbers():
-            if old < number:
+            if old < self.number:
                 kv._internal_kv_del(self._key(old))
+
+    def of_another_crew(self) -> RayName:
+        """The same name and driver, for workers next to these."""
+        name = RayName(self._where, self.name)
+        name.number, name.crew, name._crews = self.number, next(self._crews), self._crews
+        return name
+
+    def lead(self) -> None:
+        """This crew is the driver's own from now on. Raises: DriverReplaced."""
+        self.refuse_replaced()
+        _store()._internal_kv_put(self._key(self.number), b"%d" % self.crew, overwrite=True)
+        self.refuse_replaced()
 
     def is_replaced(self) -> bool:
         """Whether there is a newer driver."""
@@ -74,24 +105,36 @@ class RayName:
         if self.is_replaced():
             raise replaced(self._where)
 
+    def refuse_none(self, living: Sequence[NamedActor]) -> None:
+        """Raises: UsageError without workers."""
+        if not living:
+            raise UsageError(
+                f"[{self._where}] expected workers of the name {self.name!r}, got none that live; look at the name, "
+                "and at address=, or go on from snapshots in a folder by lg.Cluster.restore()"
+            )
+
     def options(self, rank: int) -> dict[str, Any]:
         """Of the next actor that is started for this rank."""
         self._started += 1
-        name = f"{self.name}.{rank}.{self.number}.{self._started}"
+        name = f"{self.name}.{self.crew}.{rank}.{self.number}.{self._started}"
         return {"name": name, "namespace": _NAMESPACE, "lifetime": "detached"}
 
     def actors(self) -> list[NamedActor]:
-        """Those that live."""
+        """Those that live, of all crews."""
         ray: Any = need("ray", "distributed")
         found = []
         for each in ray.util.list_named_actors(all_namespaces=True):
             name, *numbers = each["name"].split(".")
-            if each["namespace"] == _NAMESPACE and name == self.name and len(numbers) == 3:
-                rank, *order = map(int, numbers)
+            if each["namespace"] == _NAMESPACE and name == self.name and len(numbers) == 4:
+                crew, rank, *order = map(int, numbers)
                 with suppress(ValueError):  # it has died since
                     actor = ray.get_actor(each["name"], namespace=_NAMESPACE)
-                    found.append(NamedActor(rank, (order[0], order[1]), actor))
+                    found.append(NamedActor(crew, rank, (order[0], order[1]), actor))
         return found
+
+    def _crew_of(self, number: int) -> int:
+        """Of the driver of that number, 0 where there is none."""
+        return int(_store()._internal_kv_get(self._key(number)) or b"0")
 
     def _newest(self) -> int:
         return max(self._numbers(), default=0)

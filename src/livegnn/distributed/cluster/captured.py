@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from livegnn.distributed.cluster.cut import Share
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.recipe import GraphShape
 from livegnn.distributed.cluster.recovery import RecoveringCrew
-from livegnn.distributed.cluster.shuffle import Share
 from livegnn.types import AnyArray
 
 

@@ -15,7 +15,7 @@ from livegnn.distributed.cluster.crew import Crew
 from livegnn.distributed.cluster.cut import check_parts
 from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.driver_state import ClusterSettings, DriverState, notes_of
-from livegnn.distributed.cluster.moving import LastSwitch, Repartition, parts_from
+from livegnn.distributed.cluster.last_switch import LastSwitch
 from livegnn.distributed.cluster.notes import DriverNotes, record_of
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.part_files import new_folder, share_name, write_directory
@@ -26,14 +26,13 @@ from livegnn.distributed.cluster.reads import Reads
 from livegnn.distributed.cluster.recipe import GraphShape, Recipe
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.refusals import PartRefusal, refusal_of
-from livegnn.distributed.cluster.shuffle import NewCut
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.sources import GraphSource, WholeGraph
+from livegnn.distributed.cluster.succession import Succession
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
 from livegnn.distributed.exchange import checked_group
-from livegnn.distributed.partition import NewcomerRule, Newcomers, PartitionReport, VertexParts
+from livegnn.distributed.partition import NewcomerRule, PartitionReport, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner
-from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import FileMissing, LiveGnnError, StateMismatch, UsageError, ValueInvalid
 from livegnn.graph.consumers import Recorded, Switch, Switching
 from livegnn.graph.graph import Graph
@@ -134,8 +133,9 @@ class Cluster(Outputs, Switching):
         self._answers: list[PartChanges] | None = None  # of the batch at work; None: any vertex may have changed
 
     def _serve(self, crew: Crew, recipe: Recipe, detached: bool, folder: SnapshotFolder | None) -> None:
-        self.workers, batches = crew.size, self._settings.snapshot_batches
-        self._crew = RecoveringCrew(crew, recipe, self.version, batches, self._driver_state, detached, folder)
+        batches, number = self._settings.snapshot_batches, self._settings.crew
+        self._crew = RecoveringCrew(crew, recipe, self.version, batches, self._driver_state, detached, folder, number)
+        self._succession = Succession(self._directory, self._crew, self._state)
         self._directory.serve(self)
         self.graph.host.attach(self)
 
@@ -288,44 +288,21 @@ class Cluster(Outputs, Switching):
         self.model, self._answers = model, None
         self.generation += 1
 
-    def repartition(self, partition: Partitioner | VertexParts) -> None:
-        """Gives vertices to other workers, who exchange them among themselves: a version that changes no output.
+    def repartition(self, partition: Partitioner | VertexParts, workers: int | None = None) -> None:
+        """Gives vertices to other workers, or to another number of them, while batches go on.
 
-        The new parts are made next to the old ones; then all workers go over. Newcomers follow the new parts.
+        New workers start from a snapshot of the present ones, cut it among themselves and apply the batches since. Then
+        they take over. Batches wait while the snapshot is taken, and while the new workers apply the last ones. No
+        version is made: model, units and outputs keep their bits. Newcomers follow the new parts.
 
         Args:    partition: VertexParts or "hash"; or the name of a partitioner, for which the driver holds the ends of
                  all edges meanwhile: then as many vertices stay as can.
-        Raises:  UsageError; DataMissing; WorkerUnavailable where workers are lost again and again.
-        Exactness: the bits of model, units and outputs stay.  Cost: a start of every worker.
+                 workers: how many there are to be; by default as many as there are.
+        Raises:  UsageError; ValueInvalid; DataMissing; StorageFailed; WorkerUnavailable where new workers are lost
+                 again and again. Then the present ones go on.
+        Cost:    a start of every worker next to the present ones, in time and memory.
         """
-        host, directory = self.graph.host, self._directory
-        with host.lock, self._crew.lock:
-            self._crew.refuse_closed("repartition")
-            host.refuse_busy("repartition")
-            now, slots = directory.newcomers.parts, self.graph.slot_count
-            after = parts_from(self._topology, now, partition)
-            to, held = np.array(after.of_first(slots)), np.array(now.of_first(slots))
-            options = self._crew.ask(0, "store_options")
-            new = NewCut(self.workers, to, held, options, self.version + 1, directory.next_edge_id)
-            newcomers = directory.newcomers.continued(after, self.graph.host.store.live().astype(np.bool_))
-            state = self._driver_state(newcomers=newcomers, empty=1) if self._crew.state_wanted else None
-            directory.serve(Repartition(self._crew, new, state, lambda: self._moved(newcomers)))
-            try:
-                host.apply(Updates(), self)
-            finally:
-                directory.serve(self)
-
-    def _moved(self, newcomers: Newcomers) -> None:
-        self._directory.newcomers = newcomers
-        none, rows = np.zeros(0, np.int64), np.zeros((0, self.model.output_width), np.float32)
-        self._answers = [PartChanges(none, [], (0.0, 0.0, 0.0), (none, 0, none.astype(np.uint8), rows, rows))]
-
-    def _topology(self) -> Topology:
-        """Ends of all edges, for partitioners. The caller holds the lock."""
-        src, dst = (np.concatenate(ends) for ends in zip(*self._crew.each("own_ends"), strict=True))
-        store, names = self.graph.host.store, self.graph.vertex_types or ()
-        types = store.vertex_types() if names else None
-        return Topology(src, dst, store.live().astype(np.bool_), self.graph.undirected, types, names)
+        self._succession.run(partition, workers)
 
     @property
     def partition_report(self) -> PartitionReport:
@@ -402,10 +379,13 @@ class Cluster(Outputs, Switching):
         settings: dict[str, Any] = {"strategy": "incremental", "state": "fast", "mode": "eager", "hot": 1000}
         return settings | {"path": "auto", "fanout": 10, "seed": 0, "name": self.name}
 
-    def _driver_state(self, model: Model | None = None, newcomers: Newcomers | None = None, empty: int = 0) -> bytes:
+    def _driver_state(self, model: Model | None = None, empty: int = 0) -> bytes:
         """What another driver goes on from, at this version, or at one without updates after it."""
-        directory = self._directory.to_arrays(newcomers)
-        return DriverState(empty, directory, model or self.model, self.shape, self._settings).to_bytes()
+        return self._state(model, empty).to_bytes()
+
+    def _state(self, model: Model | None = None, empty: int = 0) -> DriverState:
+        settings = self._settings._replace(crew=self._crew.number)
+        return DriverState(empty, self._directory.to_arrays(), model or self.model, self.shape, settings)
 
     # ---- reading and audits
 
@@ -426,6 +406,11 @@ class Cluster(Outputs, Switching):
         shares = self._crew.each("digests")
         graph, state = (sum(parts) & _MASK for parts in zip(*shares, strict=True))
         return storage.state_digest(self.model, graph, state)
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return self._crew.size
 
     @property
     def version(self) -> int:

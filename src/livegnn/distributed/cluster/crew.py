@@ -42,10 +42,27 @@ class Crew(Protocol):
         Raises: WorkerUnavailable where that fails.
         """
 
+    def another(self, size: int) -> Crew:
+        """A crew of the same kind and driver next to this one, of empty workers that are joined.
+
+        Raises: WorkerUnavailable where they cannot be placed.
+        """
+
+    def lead(self) -> None:
+        """A driver that follows finds this crew, and no longer the one that it was made next to."""
+
     def close(self) -> None:
         """Ends all workers. A second call does nothing."""
 
     # Where another driver has taken the workers over, each of these raises DriverReplaced, and close() leaves them.
+
+
+class _Driver:
+    """Whose the crews of threads are. leading: the crew that a driver that follows finds."""
+
+    def __init__(self, leading: ThreadCrew) -> None:
+        self.crews, self.leading = [leading], leading
+        self.replaced, self.gate = False, threading.Lock()
 
 
 class ThreadCrew:
@@ -60,23 +77,45 @@ class ThreadCrew:
     ) -> None:
         self.size, self._threads, self._timeout_s = size, threads, timeout_s
         self.workers: list[PartWorker | None] = list(workers or [None] * size)
-        self._replaced, self._gate = False, threading.Lock()
+        self._driver = _Driver(self)
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="part")
         self.reform()
 
     def taken_over(self) -> ThreadCrew:
-        """The same workers for another driver; what this one has begun ends before, and it begins nothing any more."""
-        with self._gate:
-            self._replaced = True
-        self._barrier.abort()
-        self._pool.shutdown()
-        crew = ThreadCrew(self.size, self._threads, self._timeout_s, self.workers)
-        self.workers = [None] * self.size
+        """The workers of this driver for another; what this one has begun ends before, and it begins nothing any
+        more. Crews that do not lead end.
+        """
+        driver = self._driver
+        with driver.gate:
+            driver.replaced = True
+        for each in driver.crews:
+            each._barrier.abort()
+            each._pool.shutdown()
+        leading = driver.leading
+        crew = ThreadCrew(leading.size, self._threads, self._timeout_s, leading.workers)
+        leading.workers = [None] * leading.size
+        for each in driver.crews:
+            each._end_workers()
         return crew
+
+    def another(self, size: int) -> ThreadCrew:
+        """See Crew."""
+        crew = ThreadCrew(size, self._threads, self._timeout_s)
+        crew._driver = self._driver
+        with self._driver.gate:
+            self._refuse_replaced()
+            self._driver.crews.append(crew)
+        return crew
+
+    def lead(self) -> None:
+        """See Crew."""
+        with self._driver.gate:
+            self._refuse_replaced()
+            self._driver.leading = self
 
     def call(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""
-        with self._gate:
+        with self._driver.gate:
             self._refuse_replaced()
             running = [self._pool.submit(self._run, rank, call) for rank, call in enumerate(calls)]
         failures = [one.exception() for one in running]
@@ -99,7 +138,7 @@ class ThreadCrew:
 
     def reform(self) -> list[int]:
         """See Crew."""
-        with self._gate:
+        with self._driver.gate:
             self._refuse_replaced()
             self._barrier, given = threading.Barrier(self.size, timeout=self._timeout_s), [None] * self.size
             self._ends = [ThreadExchange(given, self._barrier, rank) for rank in range(self.size)]
@@ -113,13 +152,18 @@ class ThreadCrew:
     def close(self) -> None:
         """See Crew."""
         self._pool.shutdown()
+        self._end_workers()
+        with self._driver.gate:
+            self._driver.crews = [each for each in self._driver.crews if each is not self]
+
+    def _end_workers(self) -> None:
         for worker in self.workers:
             if worker is not None:
                 worker.decide(False)
         self.workers = [None] * self.size
 
     def _refuse_replaced(self) -> None:
-        if self._replaced:
+        if self._driver.replaced:
             raise replaced("cluster")
 
     def _run(self, rank: int, call: Call) -> Any:

@@ -6,9 +6,9 @@ its ends, under the id that it has in the whole graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from livegnn.errors import UsageError
 from livegnn.graph import float16
 from livegnn.graph.graph import Graph
 from livegnn.types import AnyArray, Int64Array
+
+Share: TypeAlias = Mapping[str, AnyArray]  # slots, features, vertex_type; src, dst, id and the other columns of edges
 
 PARTS_MAX = 64
 EDGE_COLUMNS = ("src", "dst", "id", "weight", "time", "type", "attr")
@@ -69,6 +71,54 @@ class PartArrays:
         store = _native.GraphStore(**self.options)
         store.from_arrays(self.store)
         return store
+
+
+def share_of(part: PartArrays) -> Share:
+    """The part's share of the whole graph's columns, in slots of that. Each vertex and each edge is in one share.
+
+    slots, features, vertex_type: of its own vertices.  src, dst, id and the other columns of edges: those into its
+    vertices; of an undirected edge, to the smaller end.
+    """
+    columns, names, ghosts = part.store, part.globals, part.owners[part.globals] != part.part
+    own = np.flatnonzero(~ghosts & (columns["live"] != 0))
+    found: dict[str, AnyArray] = {"slots": names[own], "features": columns["features"][own]}
+    if "vertex_type" in columns:
+        found["vertex_type"] = columns["vertex_type"][own]
+    kept = ~ghosts[counted_ends(columns["src"], columns["dst"], names, bool(part.options["undirected"]))]
+    for name in EDGE_COLUMNS:
+        if name in columns:
+            column = columns[name][kept]
+            found[name] = names[column].astype(column.dtype) if name in ("src", "dst") else column
+    return found
+
+
+def counted_ends(src: Int64Array, dst: Int64Array, names: Int64Array, undirected: bool) -> Int64Array:
+    """The end of each edge whose part counts it in what all parts count together."""
+    return np.where(names[src] <= names[dst], src, dst) if undirected else dst
+
+
+def joined_shares(shares: Sequence[Share], options: Mapping[str, Any]) -> Share:
+    """Several shares, in which columns may be missing, as one with all columns. options: of the native store."""
+    joined = {}
+    for name, empty in empty_share(options).items():
+        columns = [share[name] for share in shares if name in share]
+        joined[name] = columns[0] if len(columns) == 1 else np.concatenate([empty, *columns])
+    return joined
+
+
+def empty_share(options: Mapping[str, Any]) -> dict[str, AnyArray]:
+    """Every column of a graph with these options, without rows."""
+    dtype = np.float32 if options["feature_dtype"] == "float32" else np.uint16
+    share: dict[str, AnyArray] = {name: np.zeros(0, np.int64) for name in ("slots", "src", "dst", "id")}
+    share["features"] = np.zeros((0, options["feature_width"]), dtype)
+    if "type_widths" in options:
+        share["vertex_type"] = np.zeros(0, np.int32)
+    for flag, name, kind in (("weight", "weight", np.float32), ("time", "time", np.int64), ("type", "type", np.int32)):
+        if options[f"has_{flag}"]:
+            share[name] = np.zeros(0, kind)
+    if options["attr_width"]:
+        share["attr"] = np.zeros((0, options["attr_width"]), np.float32)
+    return share
 
 
 def check_parts(where: str, parts: object) -> int:

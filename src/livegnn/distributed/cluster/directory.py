@@ -86,8 +86,14 @@ class Directory:
     def to_arrays(self, newcomers: Newcomers | None = None) -> dict[str, AnyArray]:
         """The directory between two batches, for from_arrays(). newcomers: in place of the present rule."""
         arrays = {f"graph.{name}": array for name, array in self.graph.to_arrays().items()}
-        arrays |= {f"newcomers.{name}": array for name, array in (newcomers or self.newcomers).to_arrays().items()}
-        return arrays | {"next_edge_id": np.array(self.next_edge_id, np.int64)}
+        arrays |= {"next_edge_id": np.array(self.next_edge_id, np.int64)}
+        return self.with_newcomers(arrays, newcomers or self.newcomers)
+
+    @staticmethod
+    def with_newcomers(arrays: Mapping[str, AnyArray], newcomers: Newcomers) -> dict[str, AnyArray]:
+        """The same of another rule."""
+        kept = {name: array for name, array in arrays.items() if not name.startswith("newcomers.")}
+        return kept | {f"newcomers.{name}": array for name, array in newcomers.to_arrays().items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Self:
@@ -110,14 +116,8 @@ class Directory:
         self.workers = workers
 
     def owners_in(self, columns: BatchColumns) -> tuple[Placement, NewOwners]:
-        """The parts of the slots that a batch is the first to use. What names no slot is for the workers to refuse."""
-        added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
-        count = max(int(added.max(initial=-1)) + 1, self._slot_count)
-        kept = sound(columns, self._slot_count)
-        placement = self.newcomers.choose({name: columns[name][kept] for name in ("kind", "u", "v")})
-        last = min(count, placement.first_slot) if len(placement.parts) else count
-        known = self.newcomers.parts.lookup(np.arange(self._slot_count, last, dtype=np.int64))
-        return placement, NewOwners(self._slot_count, np.concatenate([known, placement.parts]))
+        """See placed()."""
+        return placed(columns, self.newcomers, self._slot_count)
 
     def refuse_gaps(self, buffer: _native.UpdateBuffer) -> None:
         """For a batch that the graph itself does not see. Raises: VertexIdGap, as Graph.apply."""
@@ -154,7 +154,7 @@ class Directory:
 
     def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
         """For the graph's host: takes the vertices of a batch; the workers take all of it."""
-        columns, places, newcomers = buffer.to_arrays(), buffer.given_places(), self.newcomers
+        columns, places = buffer.to_arrays(), buffer.given_places()
         kept = np.isin(columns["kind"], _OF_VERTICES)
         last = _LastRecorder(self, columns)
         host = self.graph.host
@@ -175,7 +175,7 @@ class Directory:
         finally:
             host.drop_recorder(last)
         assert last.placement is not None
-        newcomers.accept(last.placement)  # of the parts before, where the batch was a repartition
+        self.newcomers.accept(last.placement)
         self._slot_count = self.graph.slot_count
         self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes
@@ -231,6 +231,20 @@ class _LastRecorder(Recorder):
     def abort(self) -> None:
         """Another recorder has failed."""
         self._workers.take_back_held()
+
+
+def placed(columns: BatchColumns, newcomers: Newcomers, slot_count: int) -> tuple[Placement, NewOwners]:
+    """The parts of the slots that a batch is the first to use, in a graph of so many slots. Nothing changes.
+
+    What names no slot is for the workers to refuse.
+    """
+    added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
+    count = max(int(added.max(initial=-1)) + 1, slot_count)
+    kept = sound(columns, slot_count)
+    placement = newcomers.choose({name: columns[name][kept] for name in ("kind", "u", "v")})
+    last = min(count, placement.first_slot) if len(placement.parts) else count
+    known = newcomers.parts.lookup(np.arange(slot_count, last, dtype=np.int64))
+    return placement, NewOwners(slot_count, np.concatenate([known, placement.parts]))
 
 
 def _without_edges(graph: Graph) -> Graph:

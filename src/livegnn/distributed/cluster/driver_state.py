@@ -29,11 +29,12 @@ _FORMAT, _FORMAT_VERSION = "livegnn-driver", 1
 
 
 class ClusterSettings(NamedTuple):
-    """What of lg.Cluster's arguments a later driver keeps."""
+    """What of lg.Cluster's arguments a later driver keeps. crew: of its workers (snapshot_files.py)."""
 
     snapshot_batches: int
     name: str
     snapshots: str | None
+    crew: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,11 @@ def notes_of(crew: Crew, detached: str) -> tuple[DriverNotes, DriverState, Snaps
         return notes, state, None, []
     folder = SnapshotFolder(state.settings.snapshots)
     found = folder.claim()
-    if found.version != notes.version:
-        notes = _ask(crew, newest, ("notes", found.version))
+    if found.crew > state.settings.crew:  # the driver died between the two steps of going over to another crew
+        folder.crew = state.settings.crew
+        return notes, state, folder, []
+    if found.version != notes.version or found.crew != state.settings.crew:
+        notes = _ask(crew, newest, ("notes", found.version)) if found.crew == state.settings.crew else None
         if notes is None:
             raise UsageError(
                 f"[attach] expected snapshots of these workers in {folder.path}, got those of version {found.version} "

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn import _native
-from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays
+from livegnn.distributed.cluster.cut import PartArrays, Share, counted_ends, share_of
 from livegnn.distributed.cluster.moves import Moves, own_moves
 from livegnn.distributed.partition import PartitionReport, VertexParts
 from livegnn.distributed.partition.topology import Topology
@@ -256,35 +256,16 @@ class PartEngine:
         rows: Float32Array = self.native.read_staged(self.halo.locals(slots))
         return rows
 
-    def own_arrays(self) -> dict[str, AnyArray]:
-        """This part's share of the whole graph's columns, in slots of that; an edge is in the share of one part.
-
-        slots, features, vertex_type: of own vertices.  src, dst, id and the other columns of edges.
-        """
-        columns, names = self.store.to_arrays(), self.halo.globals()
-        own = np.flatnonzero((self.halo.ghosts() == 0) & (columns["live"] != 0))
-        found: dict[str, AnyArray] = {"slots": names[own], "features": columns["features"][own]}
-        if "vertex_type" in columns:
-            found["vertex_type"] = columns["vertex_type"][own]
-        kept = self._counted(columns["src"], columns["dst"])
-        for name in EDGE_COLUMNS:
-            if name in columns:
-                column = columns[name][kept]
-                found[name] = names[column].astype(column.dtype) if name in ("src", "dst") else column
-        return found
+    def own_arrays(self) -> Share:
+        """See share_of()."""
+        return share_of(self.arrays())
 
     def own_ends(self) -> tuple[Int64Array, Int64Array]:
         """Of the same edges the sources and destinations alone."""
         ends, names = _native.edge_ends(self.store), self.halo.globals()
-        kept = self._counted(ends["src"], ends["dst"])
+        counted = counted_ends(ends["src"], ends["dst"], names, bool(self.options["undirected"]))
+        kept = self.halo.ghosts()[counted] == 0
         return names[ends["src"][kept]], names[ends["dst"][kept]]
-
-    def _counted(self, src: Int64Array, dst: Int64Array) -> BoolArray:
-        """Which edges are this part's in what all parts count together: those into its vertices."""
-        names = self.halo.globals()
-        ends = np.where(names[src] <= names[dst], src, dst) if self.options["undirected"] else dst
-        counted: BoolArray = self.halo.ghosts()[ends] == 0
-        return counted
 
     def report(self, type_names: tuple[str, ...]) -> PartitionReport:
         """On the edges with an end in this part: its own share of PartitionReport.joined()."""

@@ -25,9 +25,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from livegnn.distributed.cluster.cut import EDGE_COLUMNS
+from livegnn.distributed.cluster.cut import EDGE_COLUMNS, Share, empty_share, joined_shares
 from livegnn.distributed.cluster.recipe import GraphShape
-from livegnn.distributed.cluster.shuffle import Share
 from livegnn.distributed.partition import VertexParts
 from livegnn.errors import UsageError
 from livegnn.graph.graph import Graph
@@ -126,12 +125,8 @@ def read_share(paths: Sequence[tuple[Path, str]], options: Mapping[str, Any], sl
 
     Raises:  StoredStateInvalid naming the file, FileMissing, StorageFailed.
     """
-    empty = _empty_share(options)
-    found: dict[str, list[AnyArray]] = {name: [column] for name, column in empty.items()}
-    for path, digest in paths:
-        for name, column in _checked_arrays(path, digest, empty, slot_count).items():
-            found[name].append(column)
-    return {name: columns[1] if len(columns) == 2 else np.concatenate(columns) for name, columns in found.items()}
+    empty = empty_share(options)
+    return joined_shares([_checked_arrays(path, digest, empty, slot_count) for path, digest in paths], options)
 
 
 def _checked_arrays(path: Path, digest: str, empty: Share, slot_count: int) -> dict[str, AnyArray]:
@@ -146,21 +141,6 @@ def _checked_arrays(path: Path, digest: str, empty: Share, slot_count: int) -> d
             if name in ("slots", "src", "dst") and len(column) and not 0 <= column.min() <= column.max() < slot_count:
                 raise ValueError(f"{name} from {column.min()} to {column.max()}, not of {slot_count} slots")
     return arrays
-
-
-def _empty_share(options: Mapping[str, Any]) -> dict[str, AnyArray]:
-    """Every column of a graph with these options, without rows."""
-    dtype = np.float32 if options["feature_dtype"] == "float32" else np.uint16
-    share: dict[str, AnyArray] = {name: np.zeros(0, np.int64) for name in ("slots", "src", "dst", "id")}
-    share["features"] = np.zeros((0, options["feature_width"]), dtype)
-    if "type_widths" in options:
-        share["vertex_type"] = np.zeros(0, np.int32)
-    for flag, name, kind in (("weight", "weight", np.float32), ("time", "time", np.int64), ("type", "type", np.int32)):
-        if options[f"has_{flag}"]:
-            share[name] = np.zeros(0, kind)
-    if options["attr_width"]:
-        share["attr"] = np.zeros((0, options["attr_width"]), np.float32)
-    return share
 
 
 def same_digest(found: str, wanted: str) -> None:

@@ -18,7 +18,7 @@ from livegnn.optional import need
 
 _LOADS = (PartWorker.__module__,)
 _PART = "part"
-_MAY_BE_EMPTY = ("ready", "start", "start_again", "read_share")  # calls that a worker without a part can take
+_MAY_BE_EMPTY = ("ready", "start", "start_again", "read_share", "read_snapshots")  # calls that need no part
 
 
 class RayCrew:
@@ -69,6 +69,21 @@ class RayCrew:
         """See Crew."""
         self._group.form()
         return self.call([("ready",)] * self.size)
+
+    def another(self, size: int) -> RayCrew:
+        """See Crew."""
+        crew = RayCrew.__new__(RayCrew)
+        crew._begin(self._group.another(size), self._threads)
+        try:
+            crew.reform()
+        except BaseException:
+            crew.close()
+            raise
+        return crew
+
+    def lead(self) -> None:
+        """See Crew."""
+        self._group.lead()
 
     def close(self) -> None:
         """See Crew."""

@@ -15,11 +15,11 @@ from typing import Any
 
 from livegnn.distributed.cluster.crew import Call, Crew
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
+from livegnn.distributed.cluster.origin import History, Origin
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
-from livegnn.distributed.cluster.shuffle import NewCut
-from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
+from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StagedFolder
 from livegnn.errors import InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
 
 _ATTEMPTS = 5  # at one batch, while workers are lost
@@ -34,6 +34,7 @@ class RecoveringCrew:
     Args:    snapshot_batches: after so many batches every worker takes a snapshot to start again from.
              driver_state: for a driver that may follow, which finds it in the folder, and at detached workers.
              keeps_notes: whether the workers are such.  folder: for snapshots, in place of the crew's own memory.
+             number: of the crew, among those that the driver makes one after another.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class RecoveringCrew:
         driver_state: Callable[[], bytes],
         keeps_notes: bool = False,
         folder: SnapshotFolder | None = None,
+        number: int = 0,
     ) -> None:
-        self.size, self.version, self.closed, self.lock = crew.size, version, False, threading.RLock()
+        self.size, self.version, self.number, self.closed = crew.size, version, number, False
+        self.lock = threading.RLock()
         self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
         self._batches: dict[int, GivenBatch] = {}  # since the snapshot
         self._snapshots: list[Any] = []
@@ -60,6 +63,7 @@ class RecoveringCrew:
         self._state_now, self.keeps_notes, self._folder = driver_state, keeps_notes, folder
         self._driver_state: bytes | None = None  # at the snapshot
         self._moves_max = -1
+        self._history: History | None = None
 
     def start(self, steps: Iterable[Sequence[Call]]) -> None:
         """Has the workers start. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
@@ -120,7 +124,8 @@ class RecoveringCrew:
 
     def each(self, *call: Any) -> list[Any]:
         """The same call to all of them."""
-        return self.all([call] * self.size)
+        with self.lock:  # their number may change
+            return self.all([call] * self.size)
 
     def ask(self, worker: int, *call: Any) -> Any:
         """What one of them answers to a call that all of them can take."""
@@ -171,8 +176,7 @@ class RecoveringCrew:
                 self._in_doubt = True
                 raise
             if not any(isinstance(answer, PartRefusal) for answer in answers):
-                self._batches[batch.version] = batch
-                self.version = batch.version
+                self._stands(batch)
             return answers
 
     # ---- batches in two steps, for what has to be written down between them; the lock is held from one to the other
@@ -216,8 +220,7 @@ class RecoveringCrew:
         batch, self._held = self._held, None
         assert batch is not None
         try:
-            self._batches[batch.version] = batch
-            self.version = batch.version
+            self._stands(batch)
             calls: list[Call] = [("decide", True)] * self.size
             try:
                 return self._crew.call(calls)
@@ -227,8 +230,8 @@ class RecoveringCrew:
         except WorkerUnavailable:
             return None
         except BaseException:  # the graph goes back; the log has the batch, which comes again
-            self._batches.pop(batch.version, None)
-            self.version, self._in_doubt = batch.version - 1, True
+            self._stands_not(batch)
+            self._in_doubt = True
             raise
         finally:
             self.lock.release()
@@ -248,7 +251,7 @@ class RecoveringCrew:
         finally:
             self.lock.release()
 
-    # ---- another model, or another cut
+    # ---- another model
 
     def prepare_swap(self, recipe: Recipe, coarser: int, scales: list[list[int]]) -> list[list[int]]:
         """Runs another model next to the present one. Returns: its scales; coarser, scales: as of PartWorker."""
@@ -266,14 +269,6 @@ class RecoveringCrew:
 
         driver_state: of that version.  Raises: WorkerUnavailable where workers are lost again and again.
         """
-        self._keep_next(recipe, ("prepare_swap", recipe, 0, scales), driver_state)
-
-    def prepare_cut(self, new: NewCut, driver_state: bytes | None) -> None:
-        """Has the workers cut the graph anew among themselves, next to the present cut. As keep_swap()."""
-        self.each("prepare_cut", self._recipe, new)
-        self._keep_next(self._recipe, ("prepare_cut", self._recipe, new), driver_state)
-
-    def _keep_next(self, recipe: Recipe, prepare: Call, driver_state: bytes | None) -> None:
         with self.lock:
             if self._folder is not None:
                 self._folder.refuse_another()  # before any log has it
@@ -285,7 +280,7 @@ class RecoveringCrew:
                     if attempt == _ATTEMPTS - 1:
                         raise
                     self._recover(None)
-                    self.each(*prepare)
+                    self.each("prepare_swap", recipe, 0, scales)
             self._next_recipe, self._next_state = recipe, driver_state
 
     def go_over(self) -> None:
@@ -301,6 +296,8 @@ class RecoveringCrew:
             self._snapshot_version, self.version = version, version
             self._recipe, self._driver_state = self._next_recipe, self._next_state
             self._batches.clear()
+            if self._history is not None:
+                self._history.is_whole = False
             try:
                 self.each("commit_swap", version)
                 self._drop_older()
@@ -324,11 +321,80 @@ class RecoveringCrew:
                 self._take_snapshot()
         except (WorkerUnavailable, StorageFailed) as error:
             _log.warning("[cluster] no snapshot of version %d, it is taken later: %s", self.version, error)
-            if self._folder is not None:
-                with suppress(StorageFailed):  # what was written of it would fill the disk
-                    self._folder.remove_old(self._snapshots)
+            self._remove_old_files()  # what was written of it would fill the disk
+
+    # ---- another crew, which takes over from this one
+
+    def begin_succession(self) -> Origin:
+        """What another crew starts from: a snapshot of this version, kept until end_succession(), and what comes then.
+
+        Raises:  WorkerUnavailable, StorageFailed, DriverReplaced.
+        """
+        with self.lock:
+            self._settle()
+            if self._snapshot_version != self.version:
+                self._take_snapshot_surely()
+            self._history = History(list(self._snapshots))
+            return Origin(self.version, self._recipe, self.each("scales")[0], self._history)
+
+    def end_succession(self) -> None:
+        """The snapshot is not needed any more."""
+        with self.lock:
+            self._history = None
+
+    def abandon(self) -> None:
+        """Ends workers that were to take over, and their files."""
+        self._snapshots = []
+        self.close()
+        self._remove_old_files()
+
+    def next_to(self, workers: int, origin: Origin, driver_state: bytes | None, number: int) -> RecoveringCrew:
+        """Empty workers of the same kind on the way from that origin. Their snapshots count from take_over() on.
+
+        Raises: WorkerUnavailable.
+        """
+        folder = None if self._folder is None else StagedFolder(self._folder, number)
+        given = (origin.recipe, origin.version, self._snapshot_batches, lambda: driver_state or b"", self.keeps_notes)
+        return RecoveringCrew(self._crew.another(workers), *given, folder, number)
+
+    def take_over(self, other: RecoveringCrew, driver_state: bytes | None) -> Crew:
+        """The workers of another crew, which are as far, in place of these. Returns: those, for close().
+
+        driver_state: of this version.  The caller holds the lock, and the graph's.
+        Raises:  WorkerUnavailable, StorageFailed, DriverReplaced; then nothing has changed.
+        """
+        if other.version != self.version:
+            raise InvariantBroken(f"invariant broken: workers at {other.version} succeed some at {self.version}")
+        with other.lock:
+            other.keep_moves(self._moves_max)
+            folder = None
+            if isinstance(other._folder, StagedFolder):  # its newest snapshot may not be older than the present one
+                other._state_now = lambda: driver_state or b""
+                other._take_snapshot_surely()
+                folder = other._folder.publish_last()
+            other._crew.lead()
+            before, self._crew, self._folder = self._crew, other._crew, folder
+            self.size, self.number = other.size, other.number
+            self._batches, self._snapshots = other._batches, other._snapshots
+            self._snapshot_version, self._driver_state = other._snapshot_version, other._driver_state
+            self._in_doubt, self._history = other._in_doubt, None
+            self._remove_old_files()
+        return before
 
     # ---- inside
+
+    def _stands(self, batch: GivenBatch) -> None:
+        self._batches[batch.version] = batch
+        self.version = batch.version
+        if self._history is not None:
+            self._history.batches.append(batch)
+
+    def _stands_not(self, batch: GivenBatch) -> None:
+        """After all: the last one."""
+        if self._batches.pop(batch.version, None) is not None:
+            self.version = batch.version - 1
+            if self._history is not None:
+                self._history.batches.pop()
 
     def _settle(self) -> None:
         """After a batch that was given up: workers that have made it their own start again without it."""
@@ -344,6 +410,17 @@ class RecoveringCrew:
                 if answers is not None:
                     return answers
         raise _gone()
+
+    def _take_snapshot_surely(self) -> None:
+        """The same, again where workers are lost. Raises: WorkerUnavailable."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._take_snapshot()
+                return
+            except WorkerUnavailable:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                self._recover(None)
 
     def _take_snapshot(self) -> None:
         """Every worker has the new one before any drops what the old one needs."""
@@ -376,7 +453,15 @@ class RecoveringCrew:
         """What came before the newest snapshots is not needed any more. Raises: WorkerUnavailable."""
         self._crew.call([("forget_before", self._snapshot_version)] * self.size)
         if self._folder is not None:
-            self._folder.remove_old(self._snapshots)
+            self._folder.remove_old(self._needed())
+
+    def _remove_old_files(self) -> None:
+        if self._folder is not None:
+            with suppress(StorageFailed):  # the next snapshot removes them
+                self._folder.remove_old(self._needed())
+
+    def _needed(self) -> list[Any]:
+        return [*self._snapshots, *(self._history.snapshots if self._history is not None else ())]
 
     def _recover(self, batch: GivenBatch | None, wanted: int | None = None) -> list[Any] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""

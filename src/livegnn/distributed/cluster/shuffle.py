@@ -16,17 +16,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays
+from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays, Share
 from livegnn.distributed.cluster.part import Swap
 from livegnn.errors import InvariantBroken
 from livegnn.types import AnyArray, Int64Array
-
-Share: TypeAlias = Mapping[str, AnyArray]  # slots, features, vertex_type; src, dst, id and the other columns of edges
 
 CHUNK_BYTES = 8 << 20  # of one column, to one worker, in one round
 

@@ -1,17 +1,20 @@
 """SnapshotFolder: snapshots of a cluster in a folder that all its hosts see, so that they outlive hosts and driver.
 
     FOLDER/snapshots.json            sealed (stored.py): the manifest, which names the newest whole snapshot:
-                                     {"format": "livegnn-snapshots-1", "driver": number, "version",
+                                     {"format": "livegnn-snapshots-1", "driver": number, "crew": number, "version",
                                       "parts": [[name, digest], ...], "state": [name, digest]}
-          D-V-part-K.npz             sealed: what worker K starts again from (PartSnapshot): "part.*" its part,
+          D-C-V-part-K.npz           sealed: what worker K starts again from (PartSnapshot): "part.*" its part,
                                      "memory.*", "scale.K", "version", "parcels" of all rounds one after another,
                                      "lengths" (rounds, parts)
-          D-V-driver.npz             sealed: the state of the driver (driver_state.py)
+          D-C-V-driver.npz           sealed: the state of the driver (driver_state.py)
           lock                       held while the manifest changes
 
 D: the number of the driver. One that goes on from the folder takes the next number; then the one before can write no
-manifest.  V: the version. Files are written first, then the manifest; then the workers drop what the snapshot before
-needs, and files that the manifest does not name are removed.
+manifest.  C: the number of the crew. Files of one that is being made (succession.py) are in no manifest before it takes
+over; then there may be another number of parts.  V: the version.
+
+Files are written first, then the manifest; then the workers drop what the snapshot before needs, and files that the
+manifest does not name are removed.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from livegnn.types import AnyArray
 
 FORMAT, MANIFEST = "livegnn-snapshots-1", "snapshots.json"
 _EXPECTED, _ADVICE = "a snapshot of a cluster", "load the last save()"
-_OURS = re.compile(r"\d+-\d+-(driver|part-\d+)\.npz(\.[a-z0-9_]{8}\.part)?")  # the latter of a writer that died
+_OURS = re.compile(r"(\d+)-(\d+)-\d+-(driver|part-\d+)\.npz(\.[a-z0-9_]{8}\.part)?")  # the latter of a writer that died
 
 
 class StoredFile(NamedTuple):
@@ -92,21 +95,24 @@ class StoredPart(NamedTuple):
 class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     driver: int
+    crew: int
     version: int
     parts: list[tuple[str, str]]
     state: tuple[str, str]
 
 
 class NewestSnapshot(NamedTuple):
-    """The newest whole snapshot. state: of the driver."""
+    """The newest whole snapshot. crew: whose it is.  state: of the driver."""
 
+    crew: int
     version: int
     parts: list[StoredPart]
     state: Mapping[str, AnyArray]
 
 
 class SnapshotFolder:
-    """The folder, as a driver sees it. driver: its number, 1 of the first.
+    """The folder, as a driver sees it. driver: its number, 1 of the first.  crew: of its workers, in order of the crews
+    that it has made.
 
     Args:    path: the same on all hosts.
     Raises:  UsageError for what is no path; StorageFailed.
@@ -114,7 +120,7 @@ class SnapshotFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = made_folder("snapshots", path).absolute()
-        self.driver = 1
+        self.driver, self.crew = 1, 0
 
     def refuse_used(self) -> None:
         """Raises: UsageError where another cluster's snapshots are there."""
@@ -135,24 +141,27 @@ class SnapshotFolder:
                 raise FileMissing(f"[restore] expected {_EXPECTED} in {self.path}, got none; name the folder of one")
             parts = [StoredPart(self._file(entry)) for entry in manifest.parts]
             state = self._file(manifest.state).read()
-            self.driver = manifest.driver + 1
+            self.driver, self.crew = manifest.driver + 1, manifest.crew
             self._write(msgspec.structs.replace(manifest, driver=self.driver))
-        return NewestSnapshot(manifest.version, parts, state)
+        return NewestSnapshot(manifest.crew, manifest.version, parts, state)
 
     def places(self, version: int, workers: int) -> list[Path]:
         """Where workers write their snapshots of a version."""
-        return [self.path / f"{self.driver}-{version}-part-{worker}.npz" for worker in range(workers)]
+        return [self.path / self._name(version, f"part-{worker}") for worker in range(workers)]
+
+    def _name(self, version: int, what: str) -> str:
+        return f"{self.driver}-{self.crew}-{version}-{what}.npz"
 
     def publish(self, version: int, parts: Sequence[StoredPart], state: bytes) -> None:
         """All parts of the snapshot are there: it is the newest from now on.
 
         Raises:  DriverReplaced where another driver goes on from the folder; StorageFailed.
         """
-        name = f"{self.driver}-{version}-driver.npz"
+        name = self._name(version, "driver")
         with replaced(self.path / name, "snapshot") as file:
             file.write(state)
         entries = [(part.file.path.name, part.file.digest) for part in parts]
-        manifest = _Manifest(FORMAT, self.driver, version, entries, (name, file.digest))
+        manifest = _Manifest(FORMAT, self.driver, self.crew, version, entries, (name, file.digest))
         with self._locked():
             self._refuse_another()
             try:
@@ -172,16 +181,24 @@ class SnapshotFolder:
             raise by_another("snapshot")
 
     def remove_old(self, needed: Sequence[StoredPart]) -> None:
-        """Removes files that the manifest does not name. needed: but for these. Raises: StorageFailed."""
+        """Removes files of this crew, and of those before, that the manifest does not name.
+
+        needed: but for these.  Raises: StorageFailed.
+        """
         with self._locked():
             manifest = self._manifest()
             if manifest is None or manifest.driver != self.driver:
                 return
             named = {name for name, _ in (*manifest.parts, manifest.state)} | {part.file.path.name for part in needed}
             for entry in self.path.iterdir():
-                if _OURS.fullmatch(entry.name) and entry.name not in named:
+                found = _OURS.fullmatch(entry.name)
+                if found is not None and entry.name not in named and self._is_old(int(found[1]), int(found[2])):
                     with suppress(OSError):
                         entry.unlink()
+
+    def _is_old(self, driver: int, crew: int) -> bool:
+        """Whether a file of these that is not needed has to go: not one of a crew that is being made."""
+        return (driver, crew) <= (self.driver, self.crew)
 
     def _file(self, entry: tuple[str, str]) -> StoredFile:
         return StoredFile(self.path / entry[0], entry[1])
@@ -214,3 +231,26 @@ class SnapshotFolder:
             yield
         finally:
             os.close(descriptor)
+
+
+class StagedFolder(SnapshotFolder):
+    """The folder for a crew that is being made: none of its snapshots counts before publish_last()."""
+
+    def __init__(self, folder: SnapshotFolder, crew: int) -> None:
+        self.path, self.driver, self.crew = folder.path, folder.driver, crew
+        self._last: tuple[int, Sequence[StoredPart], bytes] | None = None
+
+    def publish(self, version: int, parts: Sequence[StoredPart], state: bytes) -> None:
+        """Waits for publish_last()."""
+        self._last = version, parts, state
+
+    def publish_last(self) -> SnapshotFolder:
+        """The newest snapshot of this crew is the newest of all: the folder as it is then. Raises: as publish()."""
+        assert self._last is not None
+        folder = SnapshotFolder(self.path)
+        folder.driver, folder.crew = self.driver, self.crew
+        folder.publish(*self._last)
+        return folder
+
+    def _is_old(self, driver: int, crew: int) -> bool:
+        return (driver, crew) == (self.driver, self.crew)

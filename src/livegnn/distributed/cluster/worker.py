@@ -18,26 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from livegnn import _native
-from livegnn.distributed.cluster.cut import PartArrays
+from livegnn.distributed.cluster.cut import PartArrays, Share, joined_shares, share_of
 from livegnn.distributed.cluster.holding import Holding
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch, PartSnapshot, Rounds
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
 from livegnn.distributed.cluster.part_files import read_share, write_arrays
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
-from livegnn.distributed.cluster.shuffle import NewCut, Share, shuffle
+from livegnn.distributed.cluster.shuffle import NewCut, shuffle
 from livegnn.distributed.cluster.snapshot_files import StoredPart
 from livegnn.distributed.partition import PartitionReport
 from livegnn.errors import InvariantBroken, UpdateError
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
-
-
-class _Next(NamedTuple):
-    """What takes over in a swap: an engine, and its part."""
-
-    part: PartEngine
-    native: Any
 
 
 class _Done(NamedTuple):
@@ -72,8 +65,8 @@ class PartWorker:
         self._moves_max = -1  # rows that a batch may move and the engine keeps; -1: none are kept
         self._holding: Holding | None = None
         self._view: Any = None
-        self._next: _Next | None = None
-        self._share: tuple[int, Share] | None = None  # from files, until start_shuffled()
+        self._next: Any = None  # the native engine that takes over in a swap
+        self._share: tuple[int, list[Share]] | None = None  # what was read, until start_shuffled()
 
     @property
     def part(self) -> PartEngine:
@@ -111,7 +104,12 @@ class PartWorker:
         self, number: int, files: Sequence[tuple[Path, str]], options: dict[str, Any], slot_count: int
     ) -> None:
         """Reads some files of a graph in parts, as the worker of that number. No round. Raises: as of part_files."""
-        self._share = number, read_share(files, options, slot_count)
+        self._share = number, [read_share(files, options, slot_count)]
+
+    def read_snapshots(self, number: int, *snapshots: PartSnapshot | StoredPart) -> None:
+        """The same of what workers of another cut have of their snapshots. Raises: as StoredPart.read()."""
+        read = (each.read() if isinstance(each, StoredPart) else each for each in snapshots)
+        self._share = number, [share_of(PartArrays.from_arrays(each.arrays)) for each in read]
 
     def start_shuffled(self, new: NewCut, recipe: Recipe, scales: list[list[int]]) -> None:
         """start() on what all have read, once they have exchanged it."""
@@ -119,9 +117,9 @@ class PartWorker:
 
     def _shuffled(self, new: NewCut) -> PartArrays:
         if self._share is None:
-            raise InvariantBroken("invariant broken: a worker starts from files that it has not read")
-        (number, share), self._share = self._share, None
-        return shuffle(share, number, new, self.swap)
+            raise InvariantBroken("invariant broken: a worker starts from what it has not read")
+        (number, shares), self._share = self._share, None
+        return shuffle(joined_shares(shares, new.options), number, new, self.swap)
 
     def start_again(
         self, snapshot: PartSnapshot | StoredPart, recipe: Recipe, moves_max: int, driver: bytes | None = None
@@ -147,14 +145,15 @@ class PartWorker:
         """Of the version as it is, and the driver's state to keep. No round."""
         if version != self.version:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
-        return self._snapshot_of(version, driver, self.part, self.part.native)
+        return self._snapshot_of(version, driver, self.part.native)
 
     def store(self, paths: Sequence[Path], method: str, version: int, driver: bytes | None) -> StoredPart:
         """take_snapshot() or snapshot_of_swap(), into this worker's file. Raises: StorageFailed."""
         snapshot: PartSnapshot = getattr(self, method)(version, driver)
         return StoredPart.write(paths[self.part.part], snapshot)
 
-    def _snapshot_of(self, version: int, driver: bytes | None, part: PartEngine, native: Any) -> PartSnapshot:
+    def _snapshot_of(self, version: int, driver: bytes | None, native: Any) -> PartSnapshot:
+        part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
         arrays = part.arrays().to_arrays()
         self._keep(version, parcels, driver)  # the cluster holds the rest
@@ -240,7 +239,7 @@ class PartWorker:
             self.swap(parcels)
         return done.changes
 
-    # ---- a swap: an engine of another model, or of another cut, next to the old one; its snapshot; it takes over
+    # ---- a swap: an engine of another model next to the old one; its snapshot; it takes over
 
     def prepare_swap(self, recipe: Recipe, coarser: int, scales: list[list[int]]) -> list[list[int]]:
         """Runs the other model; its scales. Rounds. Again where it is not for the first time.
@@ -252,17 +251,9 @@ class PartWorker:
         native = self.part.engine_of(recipe.program(), scales)
         if coarser:
             native = self.part.engine_of(recipe.program(), coarsened(native.scale_exponents(), coarser))
-        self._next = _Next(self.part, native)
+        self._next = native
         found: list[list[int]] = native.scale_exponents()
         return found
-
-    def prepare_cut(self, recipe: Recipe, new: NewCut) -> None:
-        """Exchanges vertices and edges with the others, and runs the same model on the new part; rounds."""
-        self._next = None
-        arrays = shuffle(self.part.own_arrays(), self.part.part, new, self.swap)
-        given: dict[str, Any] = {"threads": self._threads, "scales": self.part.scales()}
-        part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
-        self._next = _Next(part, part.native)
 
     def drop_swap(self) -> None:
         """The other engine is not wanted."""
@@ -272,17 +263,16 @@ class PartWorker:
 
     def snapshot_of_swap(self, version: int, driver: bytes | None = None) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
-        return self._snapshot_of(version, driver, *self._prepared())
+        return self._snapshot_of(version, driver, self._prepared())
 
     def commit_swap(self, version: int) -> None:
         """The other engine takes over. Nothing where it has."""
         if self.version < version:
-            part, native = self._prepared()
-            part.native = native
+            self.part.native = native = self._prepared()
             native.keep_moves(self._moves_max)
-            self._part, self._next, self.version = part, None, version
+            self._next, self.version = None, version
 
-    def _prepared(self) -> _Next:
+    def _prepared(self) -> Any:
         if self._next is None:
             raise InvariantBroken("invariant broken: a swap that was not prepared")
         return self._next
@@ -331,7 +321,7 @@ class PartWorker:
         """The same inside a what_if."""
         return self.part.staged(slots)
 
-    def own_arrays(self) -> dict[str, AnyArray]:
+    def own_arrays(self) -> Share:
         """This worker's share of the whole graph's columns."""
         return self.part.own_arrays()
 

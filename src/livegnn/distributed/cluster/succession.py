@@ -1,0 +1,215 @@
+"""Succession: other workers take the place of those of a cluster, while batches go on.
+
+    1  start      the present workers take a snapshot; every batch from then on is noted
+    2  build      new workers read the snapshot, cut it anew among themselves, and run the model with the same units
+    3  catch up   they apply the batches that were noted, and those that have come meanwhile
+    4  take over  under the graph's lock they apply the last ones; from then on they are the cluster's workers
+
+Until the last step the present workers serve, and nothing depends on the new ones. New workers that are lost recover as
+any do. Where that fails, and where another model has come (swap, rescale), all begins again at 1.
+
+Invariant: sums are exact and units stay, so the new workers have the bits of the present ones at every version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from livegnn.distributed.cluster.crew import Call, Crew
+from livegnn.distributed.cluster.cut import check_parts
+from livegnn.distributed.cluster.directory import Directory, placed
+from livegnn.distributed.cluster.driver_state import DriverState
+from livegnn.distributed.cluster.notes import GivenBatch
+from livegnn.distributed.cluster.origin import Origin
+from livegnn.distributed.cluster.recovery import RecoveringCrew
+from livegnn.distributed.cluster.refusals import PartRefusal
+from livegnn.distributed.cluster.shuffle import NewCut
+from livegnn.distributed.partition import Newcomers, VertexParts, repartition
+from livegnn.distributed.partition.by_name import Partitioner, parts_for, reads_edges
+from livegnn.distributed.partition.topology import Topology
+from livegnn.errors import InvariantBroken, UsageError, WorkerUnavailable
+from livegnn.types import BoolArray
+
+_ATTEMPTS = 5
+_FEW = 2  # batches that may wait while the last ones are applied
+_log = logging.getLogger("livegnn")
+
+
+class Succession:
+    """Of one cluster. state: of its driver, now."""
+
+    def __init__(self, directory: Directory, crew: RecoveringCrew, state: Callable[[], DriverState]) -> None:
+        self._directory, self._crew, self._state = directory, crew, state
+        self._one_at_a_time, self._made = threading.Lock(), crew.number
+
+    def run(self, partition: Partitioner | VertexParts, workers: int | None) -> None:
+        """See Cluster.repartition()."""
+        host = self._directory.graph.host
+        with host.lock:
+            self._crew.refuse_closed("repartition")
+            host.refuse_busy("repartition")
+            count = self._crew.size if workers is None else check_parts("repartition", workers)
+        if not reads_edges(partition):
+            _parts(Topology.of_edges([], [], 0), count, partition)
+        with self._one_at_a_time:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    before = self._succeeded(partition, count)
+                except WorkerUnavailable:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                    continue
+                if before is not None:
+                    before.close()
+                    return
+        raise UsageError(
+            f"[repartition] expected one model meanwhile, got a swap in each of {_ATTEMPTS} attempts; call it again"
+        )
+
+    def _succeeded(self, partition: Partitioner | VertexParts, workers: int) -> Crew | None:
+        """Once through the steps. Returns: the crew before; None where another model has come."""
+        directory, host = self._directory, self._directory.graph.host
+        self._made += 1
+        successors: RecoveringCrew | None = None
+        try:
+            with host.lock, self._crew.lock:
+                self._crew.refuse_closed("repartition")
+                beginning = self._beginning(reads_edges(partition))
+            newcomers = directory.newcomers.continued(beginning.parts(workers, partition), beginning.live)
+            state = beginning.state_with(newcomers, self._made)
+            successors = self._crew.next_to(workers, beginning.origin, state, self._made)
+            successors.start(beginning.steps(newcomers.parts))
+            following = _Following(successors, beginning, newcomers)
+            following.catch_up()
+            with host.lock, self._crew.lock:
+                self._crew.refuse_closed("repartition")
+                if not beginning.origin.history.is_whole:
+                    return None
+                following.apply_all()
+                before = self._crew.take_over(successors, self._state_with(newcomers))
+                successors, directory.newcomers = None, newcomers
+            return before
+        finally:
+            self._crew.end_succession()
+            if successors is not None:
+                successors.abandon()
+
+    def _beginning(self, with_edges: bool) -> Beginning:
+        """The caller holds the locks."""
+        directory, crew = self._directory, self._crew
+        now = directory.newcomers.parts
+        return Beginning(
+            crew.begin_succession(),
+            VertexParts(now.parts, now.of, owners=now.owners),  # a copy, as it grows with the batches
+            directory.graph.host.store.live().astype(np.bool_),
+            crew.ask(0, "store_options"),
+            directory.next_edge_id,
+            self._topology() if with_edges else None,
+            self._state() if crew.state_wanted else None,
+        )
+
+    def _topology(self) -> Topology:
+        """Ends of all edges, for partitioners."""
+        src, dst = (np.concatenate(ends) for ends in zip(*self._crew.each("own_ends"), strict=True))
+        graph = self._directory.graph
+        store, names = graph.host.store, graph.vertex_types or ()
+        types = store.vertex_types() if names else None
+        return Topology(src, dst, store.live().astype(np.bool_), graph.undirected, types, names)
+
+    def _state_with(self, newcomers: Newcomers) -> bytes | None:
+        """The driver's state now, but for the parts."""
+        return _with(self._state(), newcomers, self._made) if self._crew.state_wanted else None
+
+
+class Beginning(NamedTuple):
+    """The cluster at the version that new workers start from.
+
+    origin: its snapshot.  now: its parts.  live: (slots,) bool.  options: of the native store.  next_edge_id: of the
+    whole graph.  topology: its edges, where a partitioner reads them.  state: of the driver, where one may follow.
+    """
+
+    origin: Origin
+    now: VertexParts
+    live: BoolArray
+    options: dict[str, Any]
+    next_edge_id: int
+    topology: Topology | None
+    state: DriverState | None
+
+    def parts(self, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
+        """The parts to go over to. Those of a partitioner get the numbers that let most vertices stay."""
+        if self.topology is None:
+            return _parts(Topology.of_edges([], [], 0), workers, partition)
+        return repartition(self.topology, self.now, _parts(self.topology, workers, partition)).after
+
+    def state_with(self, newcomers: Newcomers, crew: int) -> bytes | None:
+        """The state of the driver, but for parts and crew."""
+        return None if self.state is None else _with(self.state, newcomers, crew)
+
+    def steps(self, parts: VertexParts) -> list[list[Call]]:
+        """The calls of the new workers. Worker i of n reads the snapshots i, i + n, ..."""
+        workers, slots, snapshots = parts.parts, len(self.live), self.origin.history.snapshots
+        holders = (self.now.of_first(slots) % workers).astype(np.uint16)
+        owners = np.array(parts.of_first(slots))
+        new = NewCut(workers, owners, holders, self.options, self.origin.version, self.next_edge_id)
+        reading: list[Call] = [("read_snapshots", i, *snapshots[i::workers]) for i in range(workers)]
+        start: Call = ("start_shuffled", new, self.origin.recipe, self.origin.scales)
+        return [reading, [start] * workers]
+
+
+class _Following:
+    """New workers on the way to the present version.
+
+    Invariant: they, and the rule for newcomers, are at the version after the first `_applied` batches.
+    """
+
+    def __init__(self, crew: RecoveringCrew, beginning: Beginning, newcomers: Newcomers) -> None:
+        self._crew, self._newcomers, self._slots = crew, newcomers, len(beginning.live)
+        self._history, self._applied = beginning.origin.history, 0
+
+    def catch_up(self) -> None:
+        """Applies what has come, until little is left, or as much comes as goes. Raises: WorkerUnavailable."""
+        before = 2 * len(self._history.batches)
+        while self._history.is_whole and _FEW < (left := self._left) <= before // 2:
+            before = left
+            self._apply(left)
+            _log.info("[repartition] new workers are at version %d", self._crew.version)
+
+    def apply_all(self) -> None:
+        """Applies what has come. Raises: WorkerUnavailable."""
+        self._apply(self._left)
+
+    @property
+    def _left(self) -> int:
+        return len(self._history.batches) - self._applied
+
+    def _apply(self, count: int) -> None:
+        for batch in self._history.batches[self._applied : self._applied + count]:
+            self._apply_one(batch)
+            self._applied += 1
+
+    def _apply_one(self, batch: GivenBatch) -> None:
+        placement, owners = placed(batch.columns, self._newcomers, self._slots)
+        answers = self._crew.apply(batch.columns, owners, batch.record)
+        refused = [answer for answer in answers if isinstance(answer, PartRefusal)]
+        if refused:
+            raise InvariantBroken(
+                f"invariant broken: batch {batch.version} stands, and new workers refuse it: {refused}"
+            )
+        self._newcomers.accept(placement)
+        self._slots = owners.first + len(owners.owners)
+
+
+def _parts(graph: Topology, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
+    return parts_for("repartition", graph, workers, partition, "make as many, or pass as many workers=")
+
+
+def _with(state: DriverState, newcomers: Newcomers, crew: int) -> bytes:
+    arrays = Directory.with_newcomers(state.directory, newcomers)
+    return dataclasses.replace(state, directory=arrays, settings=state.settings._replace(crew=crew)).to_bytes()
