@@ -61,6 +61,7 @@ CLUSTER_TABLES = (  # `make bench-cluster`
     "cluster_time",
     "cluster_model",
     "cluster_hosts",
+    "cluster_moves",
 )
 SETS = {
     "families": FAMILY_TABLES,

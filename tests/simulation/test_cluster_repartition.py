@@ -400,6 +400,43 @@ def test_that_new_workers_follow_batches_of_a_log(lost):
     world.cluster.close()
 
 
+@pytest.mark.parametrize("partition", ["metis", "ldg", "fennel"])
+def test_that_work_goes_to_workers_that_have_none(partition):
+    rng = np.random.default_rng(0)
+    half, edges = 60, 200
+    src, dst = np.concatenate([rng.integers(0, half, (2, edges)) + half * side for side in range(2)], axis=1)
+    weights = [rng.standard_normal((4, 4)).astype(np.float32) for _ in range(2)]
+    model = lg.Model([lg.layers.SAGE(weight, weight, activation=None) for weight in weights])
+    graph = lg.Graph(rng.random((2 * half, 4), dtype=np.float32), src, dst)
+    halves = VertexParts(2, np.arange(2 * half) // half)
+    engine, cluster, _, _ = clustered(model, graph, 2, rng, {"partition": halves})
+    changed = np.zeros(2 * half, np.int64)
+    cluster.on_change(lambda changes: np.add.at(changed, changes.vertices, 1))
+
+    def follow():
+        """The largest share of the work of some batches, all of them in the first half; 1 is even."""
+        changed[:] = 0
+        for number in range(60):
+            updates = lg.Updates()
+            updates.set_features(number % half, rng.random(4, dtype=np.float32))
+            for each in (engine, cluster):
+                each.apply(updates)
+        found = np.zeros_like(changed)
+        for slots, counts in cluster._crew.each("work"):
+            found[slots] = counts
+        np.testing.assert_array_equal(found, changed)
+        work = np.array([each["work"] for each in cluster.report()])
+        assert work.sum() == changed.sum() > 100
+        return float(work.max() / work.mean())
+
+    assert follow() == 2
+    cluster.repartition(partition, balance="work")
+    check_same(engine, cluster, "after")
+    assert [each["work"] for each in cluster.report()] == [0, 0]
+    assert follow() < 1.25
+    cluster.close()
+
+
 def test_what_a_repartition_refuses():
     (engine, cluster, _, _), _ = pair(3, 2)
     refused = lg.errors.UsageError
@@ -407,6 +444,11 @@ def test_what_a_repartition_refuses():
         cluster.repartition(VertexParts(3))
     with pytest.raises(refused, match=r"\[repartition\] expected parts for 4 workers, got 3; make as many"):
         cluster.repartition(VertexParts(3), workers=4)
+    with pytest.raises(refused, match=r"\[repartition\] expected balance of 'edges' or 'work', got 'rows'"):
+        cluster.repartition("ldg", balance="rows")
+    for partition in ("hash", VertexParts(2)):
+        with pytest.raises(refused, match=r"\[repartition\] expected a partitioner that balances work, got"):
+            cluster.repartition(partition, balance="work")
     for number in (0, 65, 2.0, True):
         with pytest.raises(refused, match=r"\[repartition\] expected 1 to 64 workers, got"):
             cluster.repartition("hash", number)

@@ -28,7 +28,7 @@ from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.refusals import PartRefusal, refusal_of
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.sources import GraphSource, WholeGraph
-from livegnn.distributed.cluster.succession import Succession
+from livegnn.distributed.cluster.succession import ClusterBalance, Succession
 from livegnn.distributed.cluster.what_if import ClusterWhatIf
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, PartitionReport, VertexParts
@@ -288,7 +288,9 @@ class Cluster(Outputs, Switching):
         self.model, self._answers = model, None
         self.generation += 1
 
-    def repartition(self, partition: Partitioner | VertexParts, workers: int | None = None) -> None:
+    def repartition(
+        self, partition: Partitioner | VertexParts, workers: int | None = None, *, balance: ClusterBalance = "edges"
+    ) -> None:
         """Gives vertices to other workers, or to another number of them, while batches go on.
 
         New workers start from a snapshot of the present ones, cut it among themselves and apply the batches since. Then
@@ -298,11 +300,13 @@ class Cluster(Outputs, Switching):
         Args:    partition: VertexParts or "hash"; or the name of a partitioner, for which the driver holds the ends of
                  all edges meanwhile: then as many vertices stay as can.
                  workers: how many there are to be; by default as many as there are.
+                 balance: what workers are to have the same of, for the name of a partitioner: "edges"; or "work", in
+                 how many batches each vertex has changed since the present workers came. See report().
         Raises:  UsageError; ValueInvalid; DataMissing; StorageFailed; WorkerUnavailable where new workers are lost
                  again and again. Then the present ones go on.
         Cost:    a start of every worker next to the present ones, in time and memory.
         """
-        self._succession.run(partition, workers)
+        self._succession.run(partition, workers, balance)
 
     @property
     def partition_report(self) -> PartitionReport:
@@ -448,7 +452,9 @@ class Cluster(Outputs, Switching):
         return sum(self._crew.each("edge_count"))
 
     def report(self) -> list[dict[str, Any]]:
-        """By worker: vertices, ghosts, edges; rounds, bytes and rows sent since its part was made; its process id."""
+        """By worker: vertices, ghosts, edges; its process id. Since its part was made: rounds, bytes and rows sent, and
+        work, the outputs that batches have changed.
+        """
         self._crew.refuse_closed("report")
         return self._crew.each("facts")
 

@@ -17,7 +17,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -34,9 +34,12 @@ from livegnn.distributed.partition import Newcomers, VertexParts, repartition
 from livegnn.distributed.partition.by_name import Partitioner, parts_for, reads_edges
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import InvariantBroken, UsageError, WorkerUnavailable
-from livegnn.types import BoolArray
+from livegnn.types import BoolArray, Int64Array
+
+ClusterBalance: TypeAlias = Literal["edges", "work"]
 
 _ATTEMPTS = 5
+_WORK_SHARE = 0.9
 _FEW = 2  # batches that may wait while the last ones are applied
 _log = logging.getLogger("livegnn")
 
@@ -48,19 +51,26 @@ class Succession:
         self._directory, self._crew, self._state = directory, crew, state
         self._one_at_a_time, self._made = threading.Lock(), crew.number
 
-    def run(self, partition: Partitioner | VertexParts, workers: int | None) -> None:
+    def run(self, partition: Partitioner | VertexParts, workers: int | None, balance: ClusterBalance) -> None:
         """See Cluster.repartition()."""
         host = self._directory.graph.host
         with host.lock:
             self._crew.refuse_closed("repartition")
             host.refuse_busy("repartition")
             count = self._crew.size if workers is None else check_parts("repartition", workers)
+        if balance not in get_args(ClusterBalance):
+            raise UsageError(f"[repartition] expected balance of 'edges' or 'work', got {balance!r}; choose one")
         if not reads_edges(partition):
             _parts(Topology.of_edges([], [], 0), count, partition)
+            if balance == "work":
+                raise UsageError(
+                    f"[repartition] expected a partitioner that balances work, got {partition!r}; name 'metis', 'ldg' "
+                    "or 'fennel'"
+                )
         with self._one_at_a_time:
             for attempt in range(_ATTEMPTS):
                 try:
-                    before = self._succeeded(partition, count)
+                    before = self._succeeded(partition, count, balance == "work")
                 except WorkerUnavailable:
                     if attempt == _ATTEMPTS - 1:
                         raise
@@ -72,7 +82,7 @@ class Succession:
             f"[repartition] expected one model meanwhile, got a swap in each of {_ATTEMPTS} attempts; call it again"
         )
 
-    def _succeeded(self, partition: Partitioner | VertexParts, workers: int) -> Crew | None:
+    def _succeeded(self, partition: Partitioner | VertexParts, workers: int, by_work: bool) -> Crew | None:
         """Once through the steps. Returns: the crew before; None where another model has come."""
         directory, host = self._directory, self._directory.graph.host
         self._made += 1
@@ -80,7 +90,7 @@ class Succession:
         try:
             with host.lock, self._crew.lock:
                 self._crew.refuse_closed("repartition")
-                beginning = self._beginning(reads_edges(partition))
+                beginning = self._beginning(reads_edges(partition), by_work)
             newcomers = directory.newcomers.continued(beginning.parts(workers, partition), beginning.live)
             state = beginning.state_with(newcomers, self._made)
             successors = self._crew.next_to(workers, beginning.origin, state, self._made)
@@ -100,7 +110,7 @@ class Succession:
             if successors is not None:
                 successors.abandon()
 
-    def _beginning(self, with_edges: bool) -> Beginning:
+    def _beginning(self, with_edges: bool, by_work: bool) -> Beginning:
         """The caller holds the locks."""
         directory, crew = self._directory, self._crew
         now = directory.newcomers.parts
@@ -110,17 +120,26 @@ class Succession:
             directory.graph.host.store.live().astype(np.bool_),
             crew.ask(0, "store_options"),
             directory.next_edge_id,
-            self._topology() if with_edges else None,
+            self._topology(by_work) if with_edges else None,
             self._state() if crew.state_wanted else None,
         )
 
-    def _topology(self) -> Topology:
-        """Ends of all edges, for partitioners."""
+    def _topology(self, by_work: bool) -> Topology:
+        """Ends of all edges, for partitioners; and the work of each vertex."""
         src, dst = (np.concatenate(ends) for ends in zip(*self._crew.each("own_ends"), strict=True))
         graph = self._directory.graph
         store, names = graph.host.store, graph.vertex_types or ()
         types = store.vertex_types() if names else None
-        return Topology(src, dst, store.live().astype(np.bool_), graph.undirected, types, names)
+        topology = Topology(src, dst, store.live().astype(np.bool_), graph.undirected, types, names)
+        return dataclasses.replace(topology, work=self._work(topology)) if by_work else topology
+
+    def _work(self, topology: Topology) -> Int64Array:
+        """In how many batches each vertex has changed, so weighed that edges are a tenth of the whole load."""
+        work = np.zeros(topology.slot_count, np.int64)
+        for slots, counts in self._crew.each("work"):
+            work[slots] = counts
+        edges = int((topology.in_edges() + 1).sum())
+        return work * max(1, round(_WORK_SHARE / (1 - _WORK_SHARE) * edges / max(1, int(work.sum()))))
 
     def _state_with(self, newcomers: Newcomers) -> bytes | None:
         """The driver's state now, but for the parts."""

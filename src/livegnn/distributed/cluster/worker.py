@@ -66,6 +66,7 @@ class PartWorker:
         self._holding: Holding | None = None
         self._view: Any = None
         self._next: Any = None  # the native engine that takes over in a swap
+        self._work = np.zeros(0, np.int64)  # by slot of the part: in how many batches an own vertex has changed
         self._share: tuple[int, list[Share]] | None = None  # what was read, until start_shuffled()
 
     @property
@@ -95,6 +96,7 @@ class PartWorker:
         self._part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
         self._part.native.keep_moves(self._moves_max)
         self.version = version
+        self._work = np.zeros(0, np.int64)
         self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
@@ -224,6 +226,7 @@ class PartWorker:
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
+        self._count(changes.slots)
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
@@ -231,6 +234,15 @@ class PartWorker:
             before = self._done[version - 1]
             self._done[version - 1] = before._replace(changes=before.changes._replace(moves=None))
         return changes
+
+    def _count(self, slots: Int64Array) -> None:
+        places = self.part.halo.locals(slots)
+        places = places[places >= 0]  # a removed vertex has changed, too
+        if len(self._work) < self.part.store.slot_count:
+            grown = np.zeros(max(self.part.store.slot_count, 2 * len(self._work)), np.int64)
+            grown[: len(self._work)] = self._work
+            self._work = grown
+        self._work[places] += 1
 
     def repeat(self, version: int) -> PartChanges:
         """This worker's rounds of a batch that it has applied, while others apply it."""
@@ -334,6 +346,15 @@ class PartWorker:
         """Ends of this worker's share of the edges."""
         return self.part.own_ends()
 
+    def work(self) -> tuple[Int64Array, Int64Array]:
+        """Own vertices that have changed since this part was made, and in how many batches each has."""
+        own = self.part.slots()
+        counts = np.zeros(len(own), np.int64)
+        places = self.part.halo.locals(own)
+        known = places < len(self._work)
+        counts[known] = self._work[places[known]]
+        return own[counts > 0], counts[counts > 0]
+
     def partition_report(self, type_names: tuple[str, ...]) -> PartitionReport:
         """On its edges, for PartitionReport.joined()."""
         return self.part.report(type_names)
@@ -353,7 +374,7 @@ class PartWorker:
         live = int(np.count_nonzero(part.store.live()))
         counts: dict[str, Any] = dict(part.halo.counts())
         counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count)}
-        counts |= {"version": self.version, "process": os.getpid()}
+        counts |= {"version": self.version, "process": os.getpid(), "work": int(self._work.sum())}
         return counts
 
     def sizes(self) -> dict[str, int]:

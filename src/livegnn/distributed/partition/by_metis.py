@@ -28,9 +28,11 @@ def check_balance(where: str, balance: object) -> None:
 
 
 def vertex_weights(topology: Topology, balance: Balance) -> Int64Array:
-    """What each slot adds to the load of its part: 1, or in-edges + 1; (slots,) int64."""
-    ones = np.ones(topology.slot_count, np.int64)
-    return ones if balance == "vertices" else topology.in_edges() + 1
+    """What each slot adds to the load of its part: 1, or in-edges + 1 and its work; (slots,) int64."""
+    if balance == "vertices":
+        return np.ones(topology.slot_count, np.int64)
+    edges = topology.in_edges() + 1
+    return edges if topology.work is None else edges + topology.work
 
 
 def metis(

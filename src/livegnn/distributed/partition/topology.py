@@ -20,6 +20,8 @@ class Topology:
 
     src, dst: (E,) int64 slots; an undirected edge stands once.  live: (slots,) bool.  undirected: whether messages flow
     both ways.  vertex_type: (slots,) int32 codes, None without types.  type_names: in order of the codes.
+    work: (slots,) int64 from 0, what each vertex adds to the load of its part where edges are balanced, next to its
+    in-edges + 1.
     """
 
     src: Int64Array
@@ -28,6 +30,7 @@ class Topology:
     undirected: bool = False
     vertex_type: npt.NDArray[np.int32] | None = None
     type_names: tuple[str, ...] = ()
+    work: Int64Array | None = None
 
     @classmethod
     def of(cls, graph: Graph | Topology) -> Topology:
