@@ -1,4 +1,5 @@
-"""python -m tests.soak.clusters --kills 50 --seed 1: kills workers and drivers on Ray, and compares with one engine.
+"""python -m tests.soak.clusters --kills 50 --seed 1: kills workers and drivers on Ray, in every other batch while other
+workers are about to take over, and compares with one engine.
 
 In `make soak`, the scenario `cluster` does so with workers in threads.
 """
@@ -6,11 +7,13 @@ In `make soak`, the scenario `cluster` does so with workers in threads.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -70,25 +73,52 @@ class Pair:
 
 
 def run(step: Step) -> None:
-    """Workers in threads, lost at any moment of a batch."""
+    """Workers in threads, lost at any moment of a batch; others take over now and then."""
     rng, workers = step.rng, int(step.rng.integers(2, 6))
-    crew = ThreadCrew(workers, timeout_s=60.0)
-    pair = Pair(rng, workers, crew)
+    pair = Pair(rng, workers, ThreadCrew(workers, timeout_s=60.0))
     while step.tick():
-        timers = [
-            threading.Timer(float(rng.random() * 0.005), crew.kill, [worker])
-            for worker in rng.choice(workers, int(rng.integers(0, workers)), replace=False).tolist()
-        ]
-        for timer in timers:
-            timer.start()
-        step.counts.add("updates", pair.apply())
-        step.counts.add("batches")
-        step.counts.add("kills", len(timers))
-        for timer in timers:
-            timer.join()
+        crew, threads = pair.cluster._crew._crew, []
+        for worker in rng.choice(crew.size, int(rng.integers(0, crew.size)), replace=False).tolist():
+            threads.append(threading.Timer(float(rng.random() * 0.005), crew.kill, [worker]))
+        step.counts.add("kills", len(threads))
+        change = None
+        if rng.random() < 0.2:
+            change = Repartition(pair.cluster, str(rng.choice(PARTITIONS)), int(rng.integers(1, 6)))
+            change.start()
+        for thread in threads:
+            thread.start()
+        for _ in range(1 if change is None else 4):
+            step.counts.add("updates", pair.apply())
+            step.counts.add("batches")
+        for thread in threads:
+            thread.join()
+        if change is not None:
+            change.end()
+            step.counts.add("takeovers")
     pair.cluster.verify()
     step.counts.add("verifications")
     pair.cluster.close()
+
+
+class Repartition(threading.Thread):
+    """Has other workers take over, in a thread."""
+
+    def __init__(self, cluster: Any, partition: str, workers: int) -> None:
+        super().__init__()
+        self._call = functools.partial(cluster.repartition, partition, workers)
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:
+            self._error = error
+
+    def end(self) -> None:
+        """Waits. Raises: what the call raised."""
+        self.join()
+        if self._error is not None:
+            raise self._error
 
 
 class Killed:
@@ -110,10 +140,22 @@ class Killed:
         options["snapshot_batches"] = int(rng.integers(1, 6))
         self._driver.make(self.engine, 3, detached=self._name, timeout_s=TIMEOUT_S, **options)
 
+    def begin_repartition(self) -> None:
+        """Other workers are on their way from now on."""
+        self._driver.ask("begin_repartition", str(self.rng.choice(PARTITIONS)), int(self.rng.integers(1, 5)))
+        for _ in range(int(self.rng.integers(4))):
+            self.apply()
+        time.sleep(float(self.rng.random() * 4.0))
+
+    def end_repartition(self) -> None:
+        """They have taken over, or it was another driver that began it."""
+        self._driver.ask("end_repartition")
+        self.check()
+
     def lose_worker(self, number: int) -> None:
         """A signal to one of them, in a batch or shortly before it."""
         victim = int(self.rng.choice(self._driver.ask("processes")))
-        timer = threading.Timer(float(self.rng.random() * 0.05), os.kill, [victim, number])
+        timer = threading.Timer(float(self.rng.random() * 0.05), send_signal, [victim, number])
         timer.start()
         for _ in range(4):
             self.apply()
@@ -122,14 +164,15 @@ class Killed:
 
     def lose_driver(self, workers: int) -> None:
         """SIGKILL in a batch, to so many workers, too; the next one attaches."""
-        victims = self.rng.choice(self._driver.ask("processes"), workers, replace=False).tolist()
+        processes = self._driver.ask("processes")
+        victims = self.rng.choice(processes, min(workers, len(processes) - 1), replace=False).tolist()
         for _ in range(int(self.rng.integers(4))):
             self.apply()
         updates, taken = self._batch()
         self._driver.send("apply", updates)
         time.sleep(float(self.rng.random() * 0.03))
         for victim in victims:
-            os.kill(victim, signal.SIGKILL)
+            send_signal(victim, signal.SIGKILL)
         acknowledged = self._driver.kill()
         self._driver, self._following = self._following, DriverProcess(self._address)
         version, _ = self._driver.ask("attach", self._name)
@@ -172,6 +215,12 @@ class Killed:
         return updates, True
 
 
+def send_signal(process: int, number: int) -> None:
+    """To a worker, unless another has taken over from it by then."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Kills workers and drivers on Ray, and compares with one engine.")
     parser.add_argument("--kills", type=int, default=50)
@@ -181,6 +230,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         killed = Killed(rng, folder)
         for loss in range(options.kills):
+            moving = loss % 4 > 1
+            if moving:
+                killed.begin_repartition()
             if loss % 2:
                 workers = loss // 2 % 3
                 what = f"driver and {workers} workers"
@@ -189,6 +241,9 @@ def main() -> None:
                 paused = loss % PAUSED == PAUSED - 2
                 what = "worker, paused" if paused else "worker"
                 killed.lose_worker(signal.SIGSTOP if paused else signal.SIGKILL)
+            if moving:
+                killed.end_repartition()
+                what += ", while others were to take over"
             print(f"{loss + 1} of {options.kills} ({what}): version {killed.engine.graph.version}", flush=True)
         killed.close()
     print(f"{options.kills} losses, every second of a driver; {killed.batches} batches, each as one engine has it")

@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -73,6 +74,10 @@ class DriverProcess:
         return answered
 
 
+_POOL = ThreadPoolExecutor(1)
+_under_way: list[Future[None]] = []
+
+
 def _answer(cluster: Any, address: str, verb: str, *given: Any) -> tuple[Any, Any]:
     if verb == "make":
         model, graph, workers, options = given
@@ -83,6 +88,11 @@ def _answer(cluster: Any, address: str, verb: str, *given: Any) -> tuple[Any, An
         return cluster, cluster.apply(*given).version
     elif verb == "repartition":
         cluster.repartition(*given)
+    elif verb == "begin_repartition":
+        _under_way.append(_POOL.submit(cluster.repartition, *given))
+    elif verb == "end_repartition":
+        while _under_way:
+            _under_way.pop().result()
     elif verb == "close":
         cluster.close()
         return cluster, None

@@ -19,6 +19,7 @@ _TOTALS = (
     "reads",
     "samples",
     "kills",
+    "takeovers",
     "recoveries",
     "saves and loads",
     "swaps",
