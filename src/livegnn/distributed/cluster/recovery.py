@@ -325,14 +325,15 @@ class RecoveringCrew:
 
     # ---- another crew, which takes over from this one
 
-    def begin_succession(self) -> Origin:
+    def begin_succession(self, is_lost: bool) -> Origin:
         """What another crew starts from: a snapshot of this version, kept until end_succession(), and what comes then.
 
+        is_lost: whether the present snapshot may be, with its host.
         Raises:  WorkerUnavailable, StorageFailed, DriverReplaced.
         """
         with self.lock:
             self._settle()
-            if self._snapshot_version != self.version:
+            if is_lost or self._snapshot_version != self.version:
                 self._take_snapshot_surely()
             self._history = History(list(self._snapshots))
             return Origin(self.version, self._recipe, self.each("scales")[0], self._history)
@@ -341,6 +342,10 @@ class RecoveringCrew:
         """The snapshot is not needed any more."""
         with self.lock:
             self._history = None
+
+    def is_that_of(self, other: RecoveringCrew) -> bool:
+        """Whether the workers of `other` have taken over from these."""
+        return self._crew is other._crew
 
     def abandon(self) -> None:
         """Ends workers that were to take over, and their files."""

@@ -41,7 +41,16 @@ ClusterBalance: TypeAlias = Literal["edges", "work"]
 _ATTEMPTS = 5
 _WORK_SHARE = 0.9
 _FEW = 2  # batches that may wait while the last ones are applied
+_NO_EDGES = Topology.of_edges([], [], 0)
 _log = logging.getLogger("livegnn")
+
+
+class WantedCut(NamedTuple):
+    """What a repartition leads to. by_work: whether a partitioner balances work."""
+
+    partition: Partitioner | VertexParts
+    workers: int
+    by_work: bool
 
 
 class Succession:
@@ -58,19 +67,11 @@ class Succession:
             self._crew.refuse_closed("repartition")
             host.refuse_busy("repartition")
             count = self._crew.size if workers is None else check_parts("repartition", workers)
-        if balance not in get_args(ClusterBalance):
-            raise UsageError(f"[repartition] expected balance of 'edges' or 'work', got {balance!r}; choose one")
-        if not reads_edges(partition):
-            _parts(Topology.of_edges([], [], 0), count, partition)
-            if balance == "work":
-                raise UsageError(
-                    f"[repartition] expected a partitioner that balances work, got {partition!r}; name 'metis', 'ldg' "
-                    "or 'fennel'"
-                )
+        wanted = _checked(partition, count, balance)
         with self._one_at_a_time:
             for attempt in range(_ATTEMPTS):
                 try:
-                    before = self._succeeded(partition, count, balance == "work")
+                    before = self._succeeded(wanted, attempt > 0)
                 except WorkerUnavailable:
                     if attempt == _ATTEMPTS - 1:
                         raise
@@ -82,7 +83,7 @@ class Succession:
             f"[repartition] expected one model meanwhile, got a swap in each of {_ATTEMPTS} attempts; call it again"
         )
 
-    def _succeeded(self, partition: Partitioner | VertexParts, workers: int, by_work: bool) -> Crew | None:
+    def _succeeded(self, wanted: WantedCut, again: bool) -> Crew | None:
         """Once through the steps. Returns: the crew before; None where another model has come."""
         directory, host = self._directory, self._directory.graph.host
         self._made += 1
@@ -90,10 +91,10 @@ class Succession:
         try:
             with host.lock, self._crew.lock:
                 self._crew.refuse_closed("repartition")
-                beginning = self._beginning(reads_edges(partition), by_work)
-            newcomers = directory.newcomers.continued(beginning.parts(workers, partition), beginning.live)
+                beginning = self._beginning(wanted, again)
+            newcomers = directory.newcomers.continued(beginning.parts(wanted), beginning.live)
             state = beginning.state_with(newcomers, self._made)
-            successors = self._crew.next_to(workers, beginning.origin, state, self._made)
+            successors = self._crew.next_to(wanted.workers, beginning.origin, state, self._made)
             successors.start(beginning.steps(newcomers.parts))
             following = _Following(successors, beginning, newcomers)
             following.catch_up()
@@ -102,25 +103,27 @@ class Succession:
                 if not beginning.origin.history.is_whole:
                     return None
                 following.apply_all()
-                before = self._crew.take_over(successors, self._state_with(newcomers))
-                successors, directory.newcomers = None, newcomers
-            return before
+                try:
+                    return self._crew.take_over(successors, self._state_with(newcomers))
+                finally:
+                    if self._crew.is_that_of(successors):
+                        directory.newcomers = newcomers
         finally:
             self._crew.end_succession()
-            if successors is not None:
+            if successors is not None and not self._crew.is_that_of(successors):
                 successors.abandon()
 
-    def _beginning(self, with_edges: bool, by_work: bool) -> Beginning:
+    def _beginning(self, wanted: WantedCut, again: bool) -> Beginning:
         """The caller holds the locks."""
         directory, crew = self._directory, self._crew
         now = directory.newcomers.parts
         return Beginning(
-            crew.begin_succession(),
+            crew.begin_succession(again),
             VertexParts(now.parts, now.of, owners=now.owners),  # a copy, as it grows with the batches
             directory.graph.host.store.live().astype(np.bool_),
             crew.ask(0, "store_options"),
             directory.next_edge_id,
-            self._topology(by_work) if with_edges else None,
+            self._topology(wanted.by_work) if reads_edges(wanted.partition) else None,
             self._state() if crew.state_wanted else None,
         )
 
@@ -161,11 +164,11 @@ class Beginning(NamedTuple):
     topology: Topology | None
     state: DriverState | None
 
-    def parts(self, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
+    def parts(self, wanted: WantedCut) -> VertexParts:
         """The parts to go over to. Those of a partitioner get the numbers that let most vertices stay."""
         if self.topology is None:
-            return _parts(Topology.of_edges([], [], 0), workers, partition)
-        return repartition(self.topology, self.now, _parts(self.topology, workers, partition)).after
+            return _parts(_NO_EDGES, wanted)
+        return repartition(self.topology, self.now, _parts(self.topology, wanted)).after
 
     def state_with(self, newcomers: Newcomers, crew: int) -> bytes | None:
         """The state of the driver, but for parts and crew."""
@@ -225,8 +228,24 @@ class _Following:
         self._slots = owners.first + len(owners.owners)
 
 
-def _parts(graph: Topology, workers: int, partition: Partitioner | VertexParts) -> VertexParts:
-    return parts_for("repartition", graph, workers, partition, "make as many, or pass as many workers=")
+def _checked(partition: Partitioner | VertexParts, workers: int, balance: ClusterBalance) -> WantedCut:
+    """Raises: UsageError, ValueInvalid."""
+    if balance not in get_args(ClusterBalance):
+        raise UsageError(f"[repartition] expected balance of 'edges' or 'work', got {balance!r}; choose one")
+    wanted = WantedCut(partition, workers, balance == "work")
+    if not reads_edges(partition):
+        _parts(_NO_EDGES, wanted)
+        if wanted.by_work:
+            raise UsageError(
+                f"[repartition] expected a partitioner that balances work, got {partition!r}; name 'metis', 'ldg' or "
+                "'fennel'"
+            )
+    return wanted
+
+
+def _parts(graph: Topology, wanted: WantedCut) -> VertexParts:
+    advice = "make as many, or pass as many workers="
+    return parts_for("repartition", graph, wanted.workers, wanted.partition, advice)
 
 
 def _with(state: DriverState, newcomers: Newcomers, crew: int) -> bytes:
