@@ -295,6 +295,32 @@ def test_that_a_repartition_that_is_interrupted_leaves_no_workers_and_no_files(s
     world.cluster.close()
 
 
+def test_that_workers_serve_on_where_others_cannot_lead(tmp_path):
+    world = Logged(3, 2, snapshots=tmp_path)
+    crew, another = world.crew, world.crew.another
+
+    def made(size):
+        successor = another(size)
+
+        def lead():
+            raise InvariantBroken("x")
+
+        successor.lead = lead
+        return successor
+
+    crew.another = made
+    with pytest.raises(InvariantBroken):
+        world.cluster.repartition("ldg", 3)  # their snapshot is the newest in the folder by then
+    assert (world.crew, crew._driver.crews) == (crew, [crew])
+    for worker in range(2):
+        crew.kill(worker)
+        updates = world.batch()
+        world.engine.apply(updates)
+        world.cluster.apply(updates)
+        world.check("after a loss")
+    world.cluster.close()
+
+
 @pytest.mark.parametrize("detached", [False, True])
 def test_that_what_the_log_refuses_is_in_no_folder_of_snapshots(tmp_path, detached):
     folder = tmp_path / "snapshots"

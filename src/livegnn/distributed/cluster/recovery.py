@@ -11,9 +11,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from livegnn.distributed.cluster.crew import Call, Crew
+from livegnn.distributed.cluster.keeping import Keeping
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.origin import History, Origin
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
@@ -26,14 +27,21 @@ _ATTEMPTS = 5  # at one batch, while workers are lost
 _log = logging.getLogger("livegnn")
 
 
+class _Next(NamedTuple):
+    """Another model that the workers have prepared. driver_state: once it stands."""
+
+    recipe: Recipe
+    snapshots: list[Any]
+    driver_state: bytes | None
+
+
 class RecoveringCrew:
     """A crew that goes on where workers are lost. version: of their outputs.
 
     lock: one call to the workers at a time; who holds the graph's lock, too, took that one first.
 
     Args:    snapshot_batches: after so many batches every worker takes a snapshot to start again from.
-             driver_state: for a driver that may follow, which finds it in the folder, and at detached workers.
-             keeps_notes: whether the workers are such.  folder: for snapshots, in place of the crew's own memory.
+             driver_state, keeps_notes, folder: as of Keeping.
              number: of the crew, among those that the driver makes one after another.
     """
 
@@ -51,17 +59,11 @@ class RecoveringCrew:
         self.size, self.version, self.number, self.closed = crew.size, version, number, False
         self.lock = threading.RLock()
         self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
-        self._batches: dict[int, GivenBatch] = {}  # since the snapshot
-        self._snapshots: list[Any] = []
-        self._next_snapshots: list[Any] = []  # of what was prepared
-        self._next_recipe: Recipe = recipe
-        self._next_state: bytes | None = None
-        self._snapshot_version = version
+        self._kept = Keeping(crew, version, driver_state, keeps_notes, folder)
+        self._next: _Next | None = None  # what was prepared
         self._in_doubt = False  # some workers may have made a batch their own that was given up, or not one that stands
         self._held: GivenBatch | None = None
         self._late: BaseException | None = None
-        self._state_now, self.keeps_notes, self._folder = driver_state, keeps_notes, folder
-        self._driver_state: bytes | None = None  # at the snapshot
         self._moves_max = -1
         self._history: History | None = None
 
@@ -70,7 +72,7 @@ class RecoveringCrew:
         try:
             for calls in steps:
                 self._crew.call(calls)
-            self._take_snapshot()
+            self._kept.take(self.version)
         except BaseException:
             self.close()
             raise
@@ -78,7 +80,12 @@ class RecoveringCrew:
     @property
     def state_wanted(self) -> bool:
         """Whether a driver may follow."""
-        return self.keeps_notes or self._folder is not None
+        return self._kept.state_wanted
+
+    @property
+    def keeps_notes(self) -> bool:
+        """Whether the workers keep what a driver that follows needs."""
+        return self._kept.keeps_notes
 
     def resume(self, notes: DriverNotes, snapshots: Sequence[Any] = ()) -> None:
         """Goes on from where a driver before was, as its workers have noted it; a new snapshot is taken.
@@ -88,13 +95,12 @@ class RecoveringCrew:
                  Then all have ended.  StoredStateInvalid naming a file that is damaged.
         """
         with self.lock:
-            self._batches, self._snapshots = {batch.version: batch for batch in notes.batches}, list(snapshots)
-            self._snapshot_version, self._driver_state = notes.version, notes.state
+            self._kept.follow(notes, snapshots)
             self._recover(None)
             self._crew.call([("close_what_if",)] * self.size)
             self._crew.call([("drop_swap",)] * self.size)
             self._crew.call([("keep_moves", self._moves_max)] * self.size)
-            self._take_snapshot()
+            self._kept.take(self.version)
 
     def close(self) -> None:
         """Ends the workers. A second call does nothing."""
@@ -260,7 +266,7 @@ class RecoveringCrew:
 
     def drop_swap(self) -> None:
         """What was prepared is not wanted. Nothing where nothing is there."""
-        self._next_snapshots = []
+        self._next = None
         with suppress(WorkerUnavailable):  # a worker that was lost has nothing to drop
             self.each("drop_swap")
 
@@ -270,18 +276,18 @@ class RecoveringCrew:
         driver_state: of that version.  Raises: WorkerUnavailable where workers are lost again and again.
         """
         with self.lock:
-            if self._folder is not None:
-                self._folder.refuse_another()  # before any log has it
+            if self._kept.folder is not None:
+                self._kept.folder.refuse_another()  # before any log has it
             for attempt in range(_ATTEMPTS):
                 try:
-                    self._next_snapshots = self._kept("snapshot_of_swap", self.version + 1, driver_state)
+                    snapshots = self._kept.made("snapshot_of_swap", self.version + 1, driver_state)
                     break
                 except WorkerUnavailable:
                     if attempt == _ATTEMPTS - 1:
                         raise
                     self._recover(None)
                     self.each("prepare_swap", recipe, 0, scales)
-            self._next_recipe, self._next_state = recipe, driver_state
+            self._next = _Next(recipe, snapshots, driver_state)
 
     def go_over(self) -> None:
         """What was prepared takes over, as the next version: every log has it. A worker that is lost follows from its
@@ -290,17 +296,15 @@ class RecoveringCrew:
         Raises:  StorageFailed, DriverReplaced; then nothing has changed.
         """
         with self.lock:
-            version = self.version + 1
-            self._publish_snapshots(version, self._next_snapshots, self._next_state)
-            self._snapshots, self._next_snapshots = self._next_snapshots, []
-            self._snapshot_version, self.version = version, version
-            self._recipe, self._driver_state = self._next_recipe, self._next_state
-            self._batches.clear()
+            version, prepared = self.version + 1, self._next
+            assert prepared is not None
+            self._kept.replace(version, prepared.snapshots, prepared.driver_state)
+            self._recipe, self.version, self._next = prepared.recipe, version, None
             if self._history is not None:
                 self._history.is_whole = False
             try:
                 self.each("commit_swap", version)
-                self._drop_older()
+                self._kept.drop_older()
             except BaseException as error:  # the swap stands: its snapshots are there
                 self._in_doubt = True
                 self._late = None if isinstance(error, WorkerUnavailable) else error
@@ -313,15 +317,16 @@ class RecoveringCrew:
 
     def take_snapshot_if_due(self) -> None:
         """The batch before stands, whatever becomes of the snapshot."""
-        if self.closed or not self._batches or len(self._batches) % self._snapshot_batches:
+        since = len(self._kept.batches)
+        if self.closed or not since or since % self._snapshot_batches:
             return
         try:
             with self.lock:
                 self._settle()
-                self._take_snapshot()
+                self._kept.take(self.version)
         except (WorkerUnavailable, StorageFailed) as error:
             _log.warning("[cluster] no snapshot of version %d, it is taken later: %s", self.version, error)
-            self._remove_old_files()  # what was written of it would fill the disk
+            self._kept.remove_old_files()  # what was written of it would fill the disk
 
     # ---- another crew, which takes over from this one
 
@@ -333,15 +338,16 @@ class RecoveringCrew:
         """
         with self.lock:
             self._settle()
-            if is_lost or self._snapshot_version != self.version:
+            if is_lost or self._kept.version != self.version:
                 self._take_snapshot_surely()
-            self._history = History(list(self._snapshots))
+            self._kept.pinned = list(self._kept.snapshots)
+            self._history = History(self._kept.pinned)
             return Origin(self.version, self._recipe, self.each("scales")[0], self._history)
 
     def end_succession(self) -> None:
         """The snapshot is not needed any more."""
         with self.lock:
-            self._history = None
+            self._history, self._kept.pinned = None, []
 
     def is_that_of(self, other: RecoveringCrew) -> bool:
         """Whether the workers of `other` have taken over from these."""
@@ -349,16 +355,16 @@ class RecoveringCrew:
 
     def abandon(self) -> None:
         """Ends workers that were to take over, and their files."""
-        self._snapshots = []
+        self._kept.snapshots = []
         self.close()
-        self._remove_old_files()
+        self._kept.remove_old_files()
 
     def next_to(self, workers: int, origin: Origin, driver_state: bytes | None, number: int) -> RecoveringCrew:
         """Empty workers of the same kind on the way from that origin. Their snapshots count from take_over() on.
 
         Raises: WorkerUnavailable.
         """
-        folder = None if self._folder is None else StagedFolder(self._folder, number)
+        folder = None if self._kept.folder is None else StagedFolder(self._kept.folder, number)
         given = (origin.recipe, origin.version, self._snapshot_batches, lambda: driver_state or b"", self.keeps_notes)
         return RecoveringCrew(self._crew.another(workers), *given, folder, number)
 
@@ -372,31 +378,30 @@ class RecoveringCrew:
             raise InvariantBroken(f"invariant broken: workers at {other.version} succeed some at {self.version}")
         with other.lock:
             other.keep_moves(self._moves_max)
-            folder = None
-            if isinstance(other._folder, StagedFolder):  # its newest snapshot may not be older than the present one
-                other._state_now = lambda: driver_state or b""
+            kept, folder = other._kept, None
+            if isinstance(kept.folder, StagedFolder):  # its newest snapshot may not be older than the present one
+                kept.driver_state = lambda: driver_state or b""
                 other._take_snapshot_surely()
-                folder = other._folder.publish_last()
+                folder = kept.folder.publish_last()
             other._crew.lead()
-            before, self._crew, self._folder = self._crew, other._crew, folder
+            kept.driver_state, kept.folder = self._kept.driver_state, folder
+            before, self._crew, self._kept = self._crew, other._crew, kept
             self.size, self.number = other.size, other.number
-            self._batches, self._snapshots = other._batches, other._snapshots
-            self._snapshot_version, self._driver_state = other._snapshot_version, other._driver_state
             self._in_doubt, self._history = other._in_doubt, None
-            self._remove_old_files()
+            kept.remove_old_files()
         return before
 
     # ---- inside
 
     def _stands(self, batch: GivenBatch) -> None:
-        self._batches[batch.version] = batch
+        self._kept.batches[batch.version] = batch
         self.version = batch.version
         if self._history is not None:
             self._history.batches.append(batch)
 
     def _stands_not(self, batch: GivenBatch) -> None:
         """After all: the last one."""
-        if self._batches.pop(batch.version, None) is not None:
+        if self._kept.batches.pop(batch.version, None) is not None:
             self.version = batch.version - 1
             if self._history is not None:
                 self._history.batches.pop()
@@ -417,56 +422,15 @@ class RecoveringCrew:
         raise _gone()
 
     def _take_snapshot_surely(self) -> None:
-        """The same, again where workers are lost. Raises: WorkerUnavailable."""
+        """A snapshot of this version, again where workers are lost. Raises: as Keeping.take()."""
         for attempt in range(_ATTEMPTS):
             try:
-                self._take_snapshot()
+                self._kept.take(self.version)
                 return
             except WorkerUnavailable:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 self._recover(None)
-
-    def _take_snapshot(self) -> None:
-        """Every worker has the new one before any drops what the old one needs."""
-        state = self._state_now() if self.state_wanted else None
-        snapshots = self._kept("take_snapshot", self.version, state)
-        self._publish_snapshots(self.version, snapshots, state)
-        self._snapshots, self._snapshot_version, self._driver_state = snapshots, self.version, state
-        self._batches.clear()
-        self._drop_older()
-
-    def _kept(self, method: str, version: int, driver_state: bytes | None) -> list[Any]:
-        """Handles of the snapshots of all workers. Raises: WorkerUnavailable where one of them has none."""
-        noted = driver_state if self.keeps_notes else None
-        if self._folder is None:
-            handles = self._crew.keep([(method, version, noted)] * self.size)
-        else:
-            places = self._folder.places(version, self.size)
-            handles = self._crew.call([("store", places, method, version, noted)] * self.size)
-        if not all(self._crew.call([("has_snapshot", version)] * self.size)):
-            raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
-        return handles
-
-    def _publish_snapshots(self, version: int, handles: Sequence[Any], driver_state: bytes | None) -> None:
-        """From now on a driver that follows finds these in the folder. Raises: StorageFailed, DriverReplaced."""
-        if self._folder is not None:
-            assert driver_state is not None
-            self._folder.publish(version, handles, driver_state)
-
-    def _drop_older(self) -> None:
-        """What came before the newest snapshots is not needed any more. Raises: WorkerUnavailable."""
-        self._crew.call([("forget_before", self._snapshot_version)] * self.size)
-        if self._folder is not None:
-            self._folder.remove_old(self._needed())
-
-    def _remove_old_files(self) -> None:
-        if self._folder is not None:
-            with suppress(StorageFailed):  # the next snapshot removes them
-                self._folder.remove_old(self._needed())
-
-    def _needed(self) -> list[Any]:
-        return [*self._snapshots, *(self._history.snapshots if self._history is not None else ())]
 
     def _recover(self, batch: GivenBatch | None, wanted: int | None = None) -> list[Any] | None:
         """_recover_once(), again where a worker is lost meanwhile. Raises: WorkerUnavailable."""
@@ -485,40 +449,40 @@ class RecoveringCrew:
         Args:    batch: that may stand or not.
         Returns: what the batch that makes version `wanted` came to, where it stands; else None.
         """
-        versions = self._crew.reform()
+        versions, kept = self._crew.reform(), self._kept
         lost = [worker for worker, version in enumerate(versions) if version < 0]
         if batch is None:  # one that is ahead has made its own what was given up
             versions = [-1 if version > self.version else version for version in versions]
-        behind = [0 <= version < self._snapshot_version for version in versions]
+        behind = [0 <= version < kept.version for version in versions]
         if any(behind):  # they have yet to go over to another engine
-            go_over = ("commit_swap", self._snapshot_version)
+            go_over = ("commit_swap", kept.version)
             self._crew.call([go_over if late else ("ready",) for late in behind])
-            versions = [max(version, self._snapshot_version) if version >= 0 else -1 for version in versions]
-        if -1 in versions and not self._snapshots:
+            versions = [max(version, kept.version) if version >= 0 else -1 for version in versions]
+        if -1 in versions and not kept.snapshots:
             self.close()
             raise WorkerUnavailable(
                 f"[attach] expected all {self.size} workers, got workers {lost} lost with their driver, and with it "
                 "their snapshots; the others were ended: load what was saved last"
             )
         if -1 in versions:
-            start_again = (self._recipe, self._moves_max, self._driver_state if self.keeps_notes else None)
+            start_again = (self._recipe, self._moves_max, kept.note)
             calls: list[Call] = [
-                ("start_again", snapshot, *start_again) if version < 0 else ("repeat_start", self._snapshot_version)
-                for version, snapshot in zip(versions, self._snapshots, strict=True)
+                ("start_again", snapshot, *start_again) if version < 0 else ("repeat_start", kept.version)
+                for version, snapshot in zip(versions, kept.snapshots, strict=True)
             ]
             self._crew.call(calls)
-            versions = [self._snapshot_version if version < 0 else version for version in versions]
+            versions = [kept.version if version < 0 else version for version in versions]
         target = max(*versions, self.version)
         answers: list[Any] | None = None
         first = min(versions) + 1
         if wanted is not None and wanted <= target:
             first = min(first, wanted)
         for version in range(first, target + 1):
-            one = batch if batch is not None and version == batch.version else self._batches[version]
+            one = batch if batch is not None and version == batch.version else kept.batches[version]
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
-        what = f"workers {lost} were lost" if lost else "a round broke" if self._snapshots else "another driver came"
+        what = f"workers {lost} were lost" if lost else "a round broke" if kept.snapshots else "another driver came"
         _log.warning("[cluster] %s; all are at version %d again", what, target)
         return answers if wanted == target else None
 

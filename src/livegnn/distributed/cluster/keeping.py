@@ -1,0 +1,94 @@
+"""Keeping: what workers that are lost start again from: a snapshot of every worker, and the batches since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from livegnn.distributed.cluster.crew import Crew
+from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
+from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
+from livegnn.errors import StorageFailed, WorkerUnavailable
+
+
+class Keeping:
+    """Of one crew.
+
+    version: of the snapshots.  snapshots: handles, by worker; none where they were a driver's that is lost.  state: of
+    the driver then, where one may follow.  batches: since, by version.  pinned: snapshots that are needed, too.
+
+    Args:    driver_state: for a driver that may follow, which finds it in the folder, and at detached workers.
+             keeps_notes: whether the workers are such.  folder: for snapshots, in place of the crew's own memory.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        version: int,
+        driver_state: Callable[[], bytes],
+        keeps_notes: bool,
+        folder: SnapshotFolder | None,
+    ) -> None:
+        self._crew, self.driver_state, self.keeps_notes, self.folder = crew, driver_state, keeps_notes, folder
+        self.version, self.snapshots, self.pinned = version, list[Any](), list[Any]()
+        self.state: bytes | None = None
+        self.batches: dict[int, GivenBatch] = {}
+
+    @property
+    def state_wanted(self) -> bool:
+        """Whether a driver may follow."""
+        return self.keeps_notes or self.folder is not None
+
+    @property
+    def note(self) -> bytes | None:
+        """The state of the driver, for workers that keep it."""
+        return self.state if self.keeps_notes else None
+
+    def follow(self, notes: DriverNotes, snapshots: Sequence[Any]) -> None:
+        """Goes on from what a driver before has noted."""
+        self.version, self.snapshots, self.state = notes.version, list(snapshots), notes.state
+        self.batches = {batch.version: batch for batch in notes.batches}
+
+    def take(self, version: int) -> None:
+        """Takes a snapshot of every worker. Each has the new one before any drops what the old one needs.
+
+        Raises: WorkerUnavailable, StorageFailed, DriverReplaced.
+        """
+        state = self.driver_state() if self.state_wanted else None
+        self.replace(version, self.made("take_snapshot", version, state), state)
+        self.drop_older()
+
+    def made(self, method: str, version: int, state: bytes | None) -> list[Any]:
+        """Handles of snapshots of all workers. Raises: WorkerUnavailable where one of them has none; StorageFailed."""
+        size, noted = self._crew.size, state if self.keeps_notes else None
+        if self.folder is None:
+            handles = self._crew.keep([(method, version, noted)] * size)
+        else:
+            handles = self._crew.call([("store", self.folder.places(version, size), method, version, noted)] * size)
+        if not all(self._crew.call([("has_snapshot", version)] * size)):
+            raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
+        return handles
+
+    def replace(self, version: int, snapshots: list[Any], state: bytes | None) -> None:
+        """These are the newest; a driver that follows finds them in the folder.
+
+        Raises: StorageFailed, DriverReplaced; then nothing has changed.
+        """
+        if self.folder is not None:
+            assert state is not None
+            self.folder.publish(version, snapshots, state)
+        self.version, self.snapshots, self.state = version, snapshots, state
+        self.batches.clear()
+
+    def drop_older(self) -> None:
+        """What came before the newest snapshots is not needed any more. Raises: WorkerUnavailable, StorageFailed."""
+        self._crew.call([("forget_before", self.version)] * self._crew.size)
+        if self.folder is not None:
+            self.folder.remove_old([*self.snapshots, *self.pinned])
+
+    def remove_old_files(self) -> None:
+        """Removes what is not needed, if the disk lets us: else after the next snapshot."""
+        if self.folder is not None:
+            with suppress(StorageFailed):
+                self.folder.remove_old([*self.snapshots, *self.pinned])
