@@ -138,6 +138,37 @@ def test_that_a_folder_has_one_cluster_and_one_driver(tmp_path):
         lg.Cluster.restore(tmp_path / "empty")
 
 
+def test_that_of_two_clusters_that_begin_at_once_one_has_the_folder(tmp_path, monkeypatch):
+    start, later = ThreadCrew.call, []
+
+    def call(crew, calls):
+        if not later and calls[0][0] == "start":  # the first has looked at the folder
+            later.append(None)
+            later[0] = Pair(4, snapshots=tmp_path)
+        return start(crew, calls)
+
+    monkeypatch.setattr(ThreadCrew, "call", call)
+    with pytest.raises(lg.errors.DriverReplaced):
+        Pair(3, snapshots=tmp_path)
+    (pair,) = later
+    grow(pair, 2)
+    pair.cluster.close()
+    pair.cluster = lg.Cluster.restore(tmp_path, crew=ThreadCrew(pair.crew.size))
+    pair.cluster.close()
+
+
+def test_that_a_cluster_that_did_not_start_leaves_its_folder_to_another(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(ThreadCrew, "call", lambda crew, calls: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Pair(3, snapshots=tmp_path)
+    with pytest.raises(lg.errors.FileMissing, match="expected a snapshot of a cluster"):
+        lg.Cluster.restore(tmp_path)
+    pair = Pair(3, snapshots=tmp_path)
+    grow(pair, 2)
+    pair.cluster.close()
+
+
 def test_that_a_full_disk_puts_a_snapshot_off(tmp_path, monkeypatch):
     pair = Pair(3, snapshots=tmp_path, snapshot_batches=1)
 

@@ -117,7 +117,7 @@ class Cluster(Outputs, Switching):
         directory = Directory(source.graph, source.newcomers(parts, newcomers))
         folder = None if snapshots is None else SnapshotFolder(snapshots)
         if folder is not None:
-            folder.refuse_used()
+            folder.begin()
         settings = ClusterSettings(snapshot_batches, name, None if folder is None else str(folder.path))
         self._begin(model, source.shape, directory, settings)
         crew = crew or RayCrew(workers, threads, timeout_s, address, detached)

@@ -2,7 +2,8 @@
 
     FOLDER/snapshots.json            sealed (stored.py): the manifest, which names the newest whole snapshot:
                                      {"format": "livegnn-snapshots-1", "driver": number, "crew": number, "version",
-                                      "parts": [[name, digest], ...], "state": [name, digest]}
+                                      "parts": [[name, digest], ...], "state": [name, digest]}; before the first
+                                     snapshot without parts
           D-C-V-part-K.npz           sealed: what worker K starts again from (PartSnapshot): "part.*" its part,
                                      "memory.*", "scale.K", "version", "parcels" of all rounds one after another,
                                      "lengths" (rounds, parts)
@@ -122,13 +123,20 @@ class SnapshotFolder:
         self.path = made_folder("snapshots", path).absolute()
         self.driver, self.crew = 1, 0
 
-    def refuse_used(self) -> None:
-        """Raises: UsageError where another cluster's snapshots are there."""
-        if (self.path / MANIFEST).exists():
-            raise UsageError(
-                f"[Cluster] expected a folder without snapshots, got {self.path}; call lg.Cluster.restore() to go on "
-                "from them, or name another folder"
-            )
+    def begin(self) -> None:
+        """For the driver of a new cluster. Of two that begin at once the later one can write a snapshot.
+
+        Raises:  UsageError where another cluster's snapshots are there; StorageFailed.
+        """
+        with self._locked():
+            before = self._manifest()
+            if before is not None and before.parts:
+                raise UsageError(
+                    f"[Cluster] expected a folder without snapshots, got {self.path}; call lg.Cluster.restore() to go "
+                    "on from them, or name another folder"
+                )
+            self.driver = 1 if before is None else before.driver + 1
+            self._write(_Manifest(FORMAT, self.driver, self.crew, -1, [], ("", "")))
 
     def claim(self) -> NewestSnapshot:
         """This driver goes on from the newest snapshot; the one before can write no other.
@@ -137,7 +145,7 @@ class SnapshotFolder:
         """
         with self._locked():
             manifest = self._manifest()
-            if manifest is None:
+            if manifest is None or not manifest.parts:
                 raise FileMissing(f"[restore] expected {_EXPECTED} in {self.path}, got none; name the folder of one")
             parts = [StoredPart(self._file(entry)) for entry in manifest.parts]
             state = self._file(manifest.state).read()
