@@ -168,6 +168,7 @@ class Directory:
             first: LiveGnnError = error.reworded(update=place)
             if last.failed is not error or isinstance(error, VertexUnknown):  # vertices are looked at first
                 first = self._first_refused(columns, first)
+            first = self._of_one_engine(first, columns)
             raise first.reworded(update=int(places[first.update])) from error
         except BaseException:
             self.workers.take_back_held()  # an interrupt may have come before the recorders knew of it
@@ -179,6 +180,17 @@ class Directory:
         self._slot_count = self.graph.slot_count
         self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
         return changes
+
+    def _of_one_engine(self, error: LiveGnnError, columns: BatchColumns) -> LiveGnnError:
+        """In the words of an engine, which has seen the slots of updates before alone."""
+        if not isinstance(error, VertexUnknown) or not isinstance(error.vertex, int):
+            return error
+        before = columns["u"][: error.update][columns["kind"][: error.update] == _Kind.AddVertex.value]
+        count = max(self._slot_count, int(before.max(initial=-1)) + 1)
+        if error.vertex < count:
+            return error
+        words = {"expected": f"vertex ids in 0 .. {count - 1}", "got": str(error.vertex)}
+        return error.reworded(**words, advice="add the vertex first")
 
     def _first_refused(self, columns: BatchColumns, error: LiveGnnError) -> LiveGnnError:
         """What an engine, which goes through a batch in order, refuses where a vertex is refused: that, or an update

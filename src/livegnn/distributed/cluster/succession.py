@@ -78,6 +78,7 @@ class Succession:
                     continue
                 if before is not None:
                     before.close()
+                    _log.info("[repartition] %d workers have taken over from %d", count, before.size)
                     return
         raise UsageError(
             f"[repartition] expected one model meanwhile, got a swap in each of {_ATTEMPTS} attempts; call it again"
@@ -96,6 +97,7 @@ class Succession:
             state = beginning.state_with(newcomers, self._made)
             successors = self._crew.next_to(wanted.workers, beginning.origin, state, self._made)
             successors.start(beginning.steps(newcomers.parts))
+            _log.info("[repartition] %d new workers have started at version %d", wanted.workers, successors.version)
             following = _Following(successors, beginning, newcomers)
             following.catch_up()
             with host.lock, self._crew.lock:
