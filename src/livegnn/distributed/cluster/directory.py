@@ -189,8 +189,8 @@ class Directory:
         count = max(self._slot_count, int(before.max(initial=-1)) + 1)
         if error.vertex < count:
             return error
-        words = {"expected": f"vertex ids in 0 .. {count - 1}", "got": str(error.vertex)}
-        return error.reworded(**words, advice="add the vertex first")
+        expected, got = f"vertex ids in 0 .. {count - 1}", str(error.vertex)
+        return error.reworded(expected=expected, got=got, advice="add the vertex first")
 
     def _first_refused(self, columns: BatchColumns, error: LiveGnnError) -> LiveGnnError:
         """What an engine, which goes through a batch in order, refuses where a vertex is refused: that, or an update
