@@ -126,7 +126,8 @@ def test_a_worker_that_is_paused_is_ended_and_replaced(group):
 
 
 def test_run_workers_starts_and_ends_its_own(ray_cluster):
-    assert run_workers(workers.own_and_all, 2, ("b",), each=[("a",), ("c",)], timeout_s=60) == ["a0b", "c1b"]
+    each = [("a",), ("c",), ("d",)]
+    assert run_workers(workers.swap_parcels, 3, ("b",), each=each, timeout_s=60) == ["a0b", "c1b", "d2b"]
     with pytest.raises(
         WorkerUnavailable,
         match=r"^\[run_workers\] expected 2 workers to finish, got an error in worker 1(.|\n)*no mistake",

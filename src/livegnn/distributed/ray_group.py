@@ -11,12 +11,15 @@ and those that make no exchange for timeout_s, hang, and are killed.
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Self
+
+import numpy as np
 
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
@@ -29,6 +32,7 @@ from livegnn.optional import need
 _GRACE_S = 3.0  # for others to fail after the first has
 _START_S = 300.0  # in which a process must have started and loaded torch
 _POLL_S = 0.5
+_SMALL_BYTES = 1 << 15
 _ABOUT_S = 10.0  # in which a worker that lives answers from its other thread
 _WATCH = "watch"
 FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
@@ -198,7 +202,9 @@ class RayGroup:
         leaves a WorkerFailure there.
         """
         self.form()
-        task = self._ray.put((fn, args))
+        task = (fn, args)
+        if not _is_small(args):
+            task = self._ray.put(task)  # once for all
         mine, driver = each or [()] * self.size, 0 if self._name is None else self._name.number
         return [actor.work.remote(driver, task, own) for actor, own in zip(self._actors, mine, strict=True)]
 
@@ -293,6 +299,25 @@ def _about(ray: Any, actors: Sequence[NamedActor]) -> dict[NamedActor, tuple[int
         with suppress(ray.exceptions.RayError):  # one that has just died
             answers[asked[ref]] = ray.get(ref)
     return answers
+
+
+def _is_small(value: Any) -> bool:
+    """Whether Ray hands it over faster to each worker than through its store. Only plain values and arrays are."""
+    return _bytes_of(value) <= _SMALL_BYTES
+
+
+def _bytes_of(value: Any) -> float:
+    if value is None or isinstance(value, bool | int | float):
+        return 8
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.nbytes
+    if isinstance(value, tuple | list):
+        return sum(map(_bytes_of, value))
+    if isinstance(value, dict):
+        return sum(map(_bytes_of, value.values()))
+    return math.inf
 
 
 class _Watch:

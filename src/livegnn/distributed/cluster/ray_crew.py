@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.worker import PartWorker
-from livegnn.distributed.exchange import swap_bytes
 from livegnn.distributed.ray_group import RayGroup
 from livegnn.distributed.ray_worker import RayWorker
 from livegnn.errors import WorkerUnavailable
@@ -117,4 +116,4 @@ def _on_part(worker: RayWorker, own: Call | None, threads: int, shared: Call | N
 
 
 def _swap(worker: RayWorker, parcels: list[bytes]) -> list[bytes]:
-    return swap_bytes(worker.exchange, parcels)  # of the group that the worker is in now
+    return worker.exchange.swap_bytes(parcels)  # of the group that the worker is in now
