@@ -31,6 +31,7 @@ class Flow {
   void prefetch_in(VertexId v) const { reversed_ ? graph_.prefetch_out(v) : graph_.prefetch_in(v); }
   void prefetch_out(VertexId u) const { reversed_ ? graph_.prefetch_in(u) : graph_.prefetch_out(u); }
   void prefetch_in_edges(VertexId v) const { graph_.prefetch_list_edges(v, reversed_); }
+  void prefetch_out_edges(VertexId u) const { graph_.prefetch_list_edges(u, !reversed_); }
   // The edge as its messages go: src sends, dst receives.
   EdgeRecord turned(EdgeRecord edge) const {
     if (reversed_) std::swap(edge.src, edge.dst);

@@ -11,7 +11,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::int64_t kSlotsPerChange = 32;  // from fewer on, a look at every slot is cheaper than to sort
+constexpr std::size_t kRowsSoon = 6, kRowsLater = 12;  // between the prefetch of what is known of a row, and its use
 
 // Of a column on the wire, about: a sum's, a message's and, where the receiver has the one before, its difference's.
 constexpr std::int64_t kSumBytes = 5, kRowBytes = 4, kDifferenceBytes = 3;
@@ -25,6 +25,15 @@ std::vector<WireReader> readers_of(const Parcels& parcels) {
   std::vector<WireReader> readers;
   for (const std::string& parcel : parcels) readers.emplace_back(std::span<const char>(parcel));
   return readers;
+}
+
+// Of the ids that write_ids() has written local(id), in their order.
+template <typename Local>
+std::vector<VertexId> read_ids(WireReader& from, Local&& local) {
+  std::vector<VertexId> list;
+  from.begin_ids();
+  for (std::size_t left = from.count(); left > 0; --left) list.push_back(local(from.id()));
+  return list;
 }
 
 }  // namespace
@@ -268,13 +277,9 @@ std::vector<std::vector<VertexId>> HaloTrade::changed_sources(int table) {
     if (!halo_.is_ghost(u) && work_.graph.is_live(u))
       each_part(reach(table, u), [&](int part) { lists[at(part)].push_back(u); });
   };
-  if (changed.size() * kSlotsPerChange > work_.graph.slot_count()) {  // in the order of slots little is left to sort
-    for (VertexId u = 0; u < work_.graph.slot_count(); ++u) {
-      if (changed.contains(u)) take(u);
-    }
-  } else {
-    for (const VertexId u : changed.collect()) take(u);
-  }
+  std::vector<VertexId> sources = changed.collect();
+  sort_unique(sources, work_.graph.slot_count());  // in the order of slots little is left to sort
+  for (const VertexId u : sources) take(u);
   for (const auto& [u, parts] : first_) {
     if (!changed.contains(u) && work_.graph.is_live(u))
       each_part(parts & reach(table, u), [&](int part) { lists[at(part)].push_back(u); });
@@ -288,19 +293,39 @@ void HaloTrade::write_rows(int table, std::vector<WireWriter>& to) {
   codes_.begin(work_.graph.slot_count());
   for (int part = 0; part < halo_.parts(); ++part) {
     if (part == halo_.part()) continue;
-    WireWriter& writer = to[at(part)];
-    writer.number(lists[at(part)].size());
-    writer.begin_ids();
-    for (const VertexId u : lists[at(part)]) write_row(table, u, part, writer);
-    halo_.counts.source_rows += static_cast<std::int64_t>(lists[at(part)].size());
+    write_listed(table, lists[at(part)], part, to[at(part)]);
   }
+}
+
+void HaloTrade::write_ids(const std::vector<VertexId>& list, WireWriter& to) const {
+  to.number(list.size());
+  to.begin_ids();
+  for (const VertexId v : list) to.id(halo_.global_of(v));
+}
+
+// Ids go before all rows, so that both ends can ask for what a row is compared with before they come to it.
+void HaloTrade::write_listed(int table, const std::vector<VertexId>& list, int part, WireWriter& to) {
+  const StoredRows& rows = work_.state.stored[at(table)];
+  const OldRows& before = work_.rows_before[at(table)];
+  write_ids(list, to);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i + kRowsLater < list.size()) {
+      before.prefetch(list[i + kRowsLater]);
+      rows.prefetch(list[i + kRowsLater]);
+    }
+    if (i + kRowsSoon < list.size()) {
+      const VertexId next = list[i + kRowsSoon];
+      prefetch_row(before.find(next, rows.row(next)), rows.row_bytes());
+    }
+    write_row(table, list[i], part, to);
+  }
+  halo_.counts.source_rows += static_cast<std::int64_t>(list.size());
 }
 
 // A row to a part that has the one before, or has none of a vertex that it has just met.
 void HaloTrade::write_row(int table, VertexId u, int part, WireWriter& to) {
   const float* row = work_.state.stored[at(table)].row(u);
   const int width = work_.source().stored[at(table)].width;
-  to.id(halo_.global_of(u));
   if (is_first(u, part)) return to.floats(row, width);
   const auto encode = [&](WireWriter& writer) {
     writer.floats_since(work_.rows_before[at(table)].find(u, row), row, width);
@@ -314,9 +339,10 @@ void HaloTrade::read_rows(int table, WireReader& from) {
   const int width = work_.source().stored[at(table)].width, k = carrier_[at(table)];
   Scratch<float> row;
   std::fill_n(row.need(at(round_up(width, 16))), round_up(width, 16), 0.0f);
-  from.begin_ids();
-  for (std::size_t left = from.count(); left > 0; --left) {
-    const VertexId v = halo_.local_of(from.id());
+  const std::vector<VertexId> list = read_ids(from, [&](std::int64_t global) { return halo_.local_of(global); });
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i + kRowsSoon < list.size()) prefetch_arriving(table, list[i + kRowsSoon]);
+    const VertexId v = list[i];
     const float* kept = v == kNoVertex ? row.data() : work_.state.stored[at(table)].row(v);
     from.floats_since(kept, row.data(), width);
     if (v == kNoVertex) continue;
@@ -327,6 +353,19 @@ void HaloTrade::read_rows(int table, WireReader& from) {
       work_.replace_stored(table, v, row.data(), 0);
     }
   }
+}
+
+void HaloTrade::prefetch_arriving(int table, VertexId v) const {
+  if (v == kNoVertex) return;
+  work_.state.stored[at(table)].prefetch(v);
+  work_.rows_before[at(table)].prefetch(v);
+  prefetch_line(changed_[at(table)].mark_address(v));
+  const int k = carrier_[at(table)];
+  if (k < 0) return;
+  prefetch_line(arrived_[at(k)].mark_address(v));
+  const AggregationSpec& spec = work_.aggregation(k);
+  if (spec.scaled()) work_.state.norms[at(spec.context)].prefetch(v);
+  work_.flow(k).prefetch_out(v);
 }
 
 // Which way the changes of one sum go to each part.
@@ -356,16 +395,20 @@ void HaloTrade::choose(int k, Choice& choice) {
       each_part(stale_of(k, u) & reach(table, u), [&](int part) { choice.stale[at(part)].push_back(u); });
     }
   }
+  const Flow flow = work_.flow(k);
   seen_.prepare(work_.graph.slot_count(), 1);
   for (const VertexId v : mail_[at(k)].vertices()) seen_.add(v);
   const auto count = [&](const std::vector<std::vector<VertexId>>& lists, const std::vector<std::int64_t>& limits,
                          bool skips_first) {
     std::vector<std::int64_t> reached(at(halo_.parts()), 0);
     for (int part = 0; part < halo_.parts(); ++part) {
-      for (const VertexId u : lists[at(part)]) {
-        if (skips_first && is_first(u, part)) continue;
+      const std::vector<VertexId>& list = lists[at(part)];
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        if (i + kRowsLater < list.size()) flow.prefetch_out(list[i + kRowsLater]);
+        if (i + kRowsSoon < list.size()) flow.prefetch_out_edges(list[i + kRowsSoon]);
+        if (skips_first && is_first(list[i], part)) continue;
         if (reached[at(part)] * kSumBytes > limits[at(part)]) break;
-        op.each_target(u, [&](VertexId v) {
+        op.each_target(list[i], [&](VertexId v) {
           if (halo_.owner(v) == part && seen_.add(v)) ++reached[at(part)];
         });
       }
@@ -408,10 +451,8 @@ void HaloTrade::write_sums(int k, std::vector<WireWriter>& to) {
       const bool sums = choice.sums_fresh[at(part)] != 0 && !is_first(u, part);
       (sums ? turned : sent).push_back(u);
     }
-    writer.number(turned.size());
-    writer.begin_ids();
+    write_ids(turned, writer);
     for (const VertexId u : turned) {
-      writer.id(halo_.global_of(u));
       send_by_sums(u, bit);
       mark_stale(k, u, bit, true);
     }
@@ -422,19 +463,15 @@ void HaloTrade::write_sums(int k, std::vector<WireWriter>& to) {
       stale.clear();
     }
     const OldRows& before = work_.rows_before[at(spec.message_table)];
-    writer.number(stale.size());
-    writer.begin_ids();
+    write_ids(stale, writer);
     for (const VertexId u : stale) {
-      writer.id(halo_.global_of(u));
       const float* old = before.find(u, rows.row(u));
       writer.floats(old, spec.width);
       writer.floats_since(old, rows.row(u), spec.width);
       mark_stale(k, u, bit, false);
     }
-    writer.number(sent.size());
-    writer.begin_ids();
-    for (const VertexId u : sent) write_row(spec.message_table, u, part, writer);
-    halo_.counts.source_rows += static_cast<std::int64_t>(2 * stale.size() + sent.size());
+    halo_.counts.source_rows += static_cast<std::int64_t>(2 * stale.size());
+    write_listed(spec.message_table, sent, part, writer);
   }
   op.mail_sources(by_sums_, mail_[at(k)]);
   for (const VertexId u : by_sums) by_sums_[at(u)] = 0;
@@ -455,12 +492,8 @@ void HaloTrade::write_mail(int k, bool live, std::vector<WireWriter>& to) {
     if (part == halo_.part()) continue;
     std::vector<VertexId>& list = lists[at(part)];
     by_global(list);
-    to[at(part)].number(list.size());
-    to[at(part)].begin_ids();
-    for (const VertexId v : list) {
-      to[at(part)].id(halo_.global_of(v));
-      to[at(part)].integers(mail_[at(k)].row(v), width);
-    }
+    write_ids(list, to[at(part)]);
+    for (const VertexId v : list) to[at(part)].integers(mail_[at(k)].row(v), width);
     halo_.counts.sum_rows += static_cast<std::int64_t>(list.size());
   }
 }
@@ -471,37 +504,39 @@ void HaloTrade::read_sums(int k, WireReader& from) {
   const int padded = round_up(spec.width, 16);
   Scratch<float> before, now;
   for (Scratch<float>* row : {&before, &now}) std::fill_n(row->need(at(padded)), padded, 0.0f);
-  const auto each_id = [&](auto&& take) {
-    from.begin_ids();
-    for (std::size_t left = from.count(); left > 0; --left) take(from.id());
-  };
-  const auto each = [&](auto&& take) { each_id([&](std::int64_t global) { take(halo_.local_of(global)); }); };
-  each([&](VertexId v) {
+  const auto local = [&](std::int64_t global) { return halo_.local_of(global); };
+  for (const VertexId v : read_ids(from, local)) {
     if (v != kNoVertex) mark_stale(k, v, mine_, true);
-  });
-  each([&](VertexId v) {
+  }
+  const auto take = [&](VertexId v, const float* old) {
+    arrived_[at(k)].add(v);
+    op.take_arrived(v, old, now.data());
+  };
+  for (const VertexId v : read_ids(from, local)) {
     from.floats(before.data(), spec.width);
     from.floats_since(before.data(), now.data(), spec.width);
-    if (v == kNoVertex) return;
+    if (v == kNoVertex) continue;
     mark_stale(k, v, mine_, false);
-    arrived_[at(k)].add(v);
-    op.take_arrived(v, before.data(), now.data());
-  });
-  each([&](VertexId v) {
+    take(v, before.data());
+  }
+  const std::vector<VertexId> sent = read_ids(from, local);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    if (i + kRowsSoon < sent.size()) prefetch_arriving(spec.message_table, sent[i + kRowsSoon]);
+    const VertexId v = sent[i];
     const float* kept = v == kNoVertex ? now.data() : work_.state.stored[at(spec.message_table)].row(v);
     from.floats_since(kept, now.data(), spec.width);
-    if (v == kNoVertex) return;
-    arrived_[at(k)].add(v);
-    op.take_arrived(v, kept, now.data());
-  });
+    if (v != kNoVertex) take(v, kept);
+  }
   Scratch<std::int64_t> sums;
   std::fill_n(sums.need(at(padded)), padded, 0);
-  const auto take_sums = [&](VertexId v) {
-    from.integers(sums.data(), spec.width);
-    if (v != kNoVertex) op.take_mail(v, sums.data());
+  const auto take_sums = [&](const std::vector<VertexId>& list) {
+    for (const VertexId v : list) {
+      from.integers(sums.data(), spec.width);
+      if (v != kNoVertex) op.take_mail(v, sums.data());
+    }
   };
-  each(take_sums);
-  each_id([&](std::int64_t global) { take_sums(halo_.departed(global)); });
+  take_sums(read_ids(from, local));
+  take_sums(read_ids(from, [&](std::int64_t global) { return halo_.departed(global); }));
 }
 
 // Ghosts whose factor has changed and whose message has not.

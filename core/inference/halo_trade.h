@@ -123,7 +123,10 @@ class HaloTrade {
   std::vector<std::vector<VertexId>> changed_sources(int table);
   void by_global(std::vector<VertexId>& vertices) const;
   void write_rows(int table, std::vector<WireWriter>& to);
+  void write_ids(const std::vector<VertexId>& list, WireWriter& to) const;
+  void write_listed(int table, const std::vector<VertexId>& list, int part, WireWriter& to);
   void write_row(int table, VertexId u, int part, WireWriter& to);
+  void prefetch_arriving(int table, VertexId v) const;
   void read_rows(int table, WireReader& from);
   void choose(int k, Choice& choice);
   void write_sums(int k, std::vector<WireWriter>& to);
