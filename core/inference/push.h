@@ -70,10 +70,11 @@ class DeltaPush {
   static constexpr std::int64_t kEntriesPerBin = 128;
   static constexpr std::size_t kBinBytes = 256 * 1024;  // aggregate rows of one bin
   static constexpr std::int64_t kEarlyEdges = 512;
+  static constexpr std::size_t kListsAhead = 4;
   static constexpr int kDistance = 8;  // edges between the prefetch of a row and its use
   // From so many percent of all edges on, to look at all of them is cheaper than to sort some. In a part sooner: bins
-  // see its edges to ghosts, twice.
-  static constexpr std::int64_t kGathered = 70, kGatheredInPart = 25;
+  // see its edges to ghosts, too.
+  static constexpr std::int64_t kGathered = 70, kGatheredInPart = 50;
   static constexpr std::int64_t kGatheredRows = 256;
   static constexpr int kGatheredAhead = 16;  // edges, as kDistance
   static constexpr std::int32_t kNoSource = -1;
@@ -85,12 +86,17 @@ class DeltaPush {
     return static_cast<std::int32_t>(i) | (plan_.moves[i] == DeltaShape::Narrow ? kNarrow : 0);
   }
 
-  // body(source, dst, weight) for every out-edge of the changed sources first <= i < last, to ghosts only if asked for.
+  void prefetch_lists(std::size_t i, std::size_t last) const {  // of sources that come after i
+    if (i + 2 * kListsAhead < last) flow_.prefetch_out(plan_.sources[i + 2 * kListsAhead]);
+    if (i + kListsAhead < last) flow_.prefetch_out_edges(plan_.sources[i + kListsAhead]);
+  }
+
+  // body(source, dst, weight) for every out-edge of the changed sources to a row that is wanted.
   template <typename Body>
-  void visit_pushed(std::size_t first, std::size_t last, bool to_ghosts, Body&& body) const {
-    const bool weighted = spec_.weighted, picky = work_.restricted || (work_.trade != nullptr && !to_ghosts);
-    for (std::size_t i = first; i < last; ++i) {
-      if (i + 4 < last) flow_.prefetch_out(plan_.sources[i + 4]);
+  void visit_pushed(Body&& body) const {
+    const bool weighted = spec_.weighted, picky = work_.is_picky();
+    for (std::size_t i = 0, last = plan_.sources.size(); i < last; ++i) {
+      prefetch_lists(i, last);
       if (plan_.moves[i] == DeltaShape::Zero) continue;
       const std::int32_t source = place_of(i);
       visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
@@ -134,8 +140,7 @@ class DeltaPush {
   void push_serial(std::int64_t edges) {
     need_entries(edges);
     std::int64_t count = 0;
-    visit_pushed(0, plan_.sources.size(), false,
-                 [&](std::int32_t source, VertexId dst, float weight) { put_entry(count++, source, dst, weight); });
+    visit_pushed([&](std::int32_t source, VertexId dst, float weight) { put_entry(count++, source, dst, weight); });
     if (work_.restricted) work_.stats[at(spec_.stage)].edges += count;
     for (std::int64_t e = 0; e < std::min<std::int64_t>(kDistance, count); ++e)
       writer_.prefetch(work_.push_entries[at(e)].dst);
@@ -211,13 +216,18 @@ class DeltaPush {
     }
   }
 
-  // First source of each share, so that all have about the same number of edges; one more at the end.
-  std::vector<std::size_t> share_sources(std::int64_t shares) const {
-    std::vector<std::size_t> begins(at(shares + 1), 0);
+  // Of the sources before each; one more at the end.
+  std::vector<std::int64_t> edges_before() const {
     std::vector<std::int64_t> before(plan_.sources.size() + 1, 0);
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
       before[i + 1] = before[i] + (plan_.moves[i] != DeltaShape::Zero ? flow_.out_degree(plan_.sources[i]) : 0);
     }
+    return before;
+  }
+
+  // First source of each share, so that all have about the same number of edges; one more at the end.
+  std::vector<std::size_t> share_sources(const std::vector<std::int64_t>& before, std::int64_t shares) const {
+    std::vector<std::size_t> begins(at(shares + 1), 0);
     for (std::int64_t p = 1; p <= shares; ++p) {
       const std::int64_t target = before.back() * p / shares;
       begins[at(p)] = static_cast<std::size_t>(std::lower_bound(before.begin(), before.end(), target) - before.begin());
@@ -226,44 +236,79 @@ class DeltaPush {
     return begins;
   }
 
-  // Two passes over the adjacency of the changed sources put every edge into the bin of its destination. Those to
-  // ghosts have a bin of their own, after the others, which nothing reads: to leave them out would cost a branch for
-  // each edge that goes either way.
+  // Every edge of the changed sources goes into the bin of its destination. One pass over the adjacency counts each
+  // bin's and keeps what it has read, but for edges to ghosts: to leave those out otherwise would cost a branch for
+  // each edge that goes either way. Another pass, over what was kept, fills the bins.
   std::vector<std::int64_t> bin_entries(int shift, const std::vector<VertexId>& listed) {
     const std::int64_t bins = (static_cast<std::int64_t>(work_.slots) >> shift) + 1, shares = work_.pool.threads();
-    const std::vector<std::size_t> begins = share_sources(shares);
-    std::vector<std::int64_t> places(at(shares * (bins + 1)), 0);
-    const SlotOwners* owners = work_.trade == nullptr ? nullptr : &work_.trade->halo().slot_owners();
-    const auto bin_of = [=](std::int32_t source, VertexId dst) {
-      const bool aside = owners != nullptr && source != kNoSource && owners->is_ghost(at(dst));
-      return aside ? bins : static_cast<std::int64_t>(dst >> shift);
-    };
-    const auto visit = [&](std::int64_t share, auto&& body) {
+    const std::vector<std::int64_t> before = edges_before();
+    const std::vector<std::size_t> begins = share_sources(before, shares);
+    std::vector<std::int64_t> places(at(shares * bins), 0);
+    const auto each_listed = [&](std::int64_t share, auto&& body) {
       const std::size_t first = listed.size() * at(share) / at(shares),
                         last = listed.size() * at(share + 1) / at(shares);
-      for (std::size_t i = first; i < last; ++i) body(kNoSource, listed[i], 1.0f);
-      visit_pushed(begins[at(share)], begins[at(share + 1)], true, body);
+      for (std::size_t i = first; i < last; ++i) body(listed[i]);
     };
+    need_kept(before.back());
     work_.pool.run(shares, [&](std::int64_t share, int) {
-      std::int64_t* counts = places.data() + share * (bins + 1);
-      visit(share, [&](std::int32_t source, VertexId dst, float) { ++counts[bin_of(source, dst)]; });
+      std::int64_t* counts = places.data() + share * bins;
+      each_listed(share, [&](VertexId v) { ++counts[v >> shift]; });
+      keep_edges(begins[at(share)], begins[at(share + 1)], before[begins[at(share)]],
+                 [&](VertexId dst, bool kept) { counts[dst >> shift] += kept ? 1 : 0; });
     });
     std::vector<std::int64_t> begin(at(bins + 1), 0);
     std::int64_t total = 0;
-    for (std::int64_t bin = 0; bin <= bins; ++bin) {
+    for (std::int64_t bin = 0; bin < bins; ++bin) {
       begin[at(bin)] = total;
       for (std::int64_t share = 0; share < shares; ++share) {
-        total += std::exchange(places[at(share * (bins + 1) + bin)], total);
+        total += std::exchange(places[at(share * bins + bin)], total);
       }
     }
+    begin[at(bins)] = total;
     need_entries(total);
     work_.pool.run(shares, [&](std::int64_t share, int) {
-      std::int64_t* place = places.data() + share * (bins + 1);
-      visit(share, [&](std::int32_t source, VertexId dst, float weight) {
-        put_entry(place[bin_of(source, dst)]++, source, dst, weight);
-      });
+      std::int64_t* place = places.data() + share * bins;
+      each_listed(share, [&](VertexId v) { put_entry(place[v >> shift]++, kNoSource, v, 1.0f); });
+      std::int64_t next = before[begins[at(share)]];
+      for (std::size_t i = begins[at(share)]; i < begins[at(share + 1)]; ++i) {
+        const std::int32_t source = place_of(i);
+        for (std::int32_t left = work_.kept_counts[i]; left > 0; --left, ++next) {
+          const VertexId dst = work_.kept_targets[at(next)];
+          put_entry(place[dst >> shift]++, source, dst, spec_.weighted ? work_.kept_weights[at(next)] : 1.0f);
+        }
+      }
     });
     return begin;
+  }
+
+  void need_kept(std::int64_t edges) {
+    if (work_.kept_targets.size() < at(edges)) work_.kept_targets.resize(at(edges));
+    if (spec_.weighted && work_.kept_weights.size() < at(edges)) work_.kept_weights.resize(at(edges));
+    work_.kept_counts.resize(plan_.sources.size());
+  }
+
+  // Edges of the sources first <= i < last, from place `next` on; look(dst, whether it is kept) for each.
+  template <typename Look>
+  void keep_edges(std::size_t first, std::size_t last, std::int64_t next, Look&& look) {
+    const SlotOwners* owners = work_.trade == nullptr ? nullptr : &work_.trade->halo().slot_owners();
+    const bool weighted = spec_.weighted;
+    VertexId* const targets = work_.kept_targets.data();
+    for (std::size_t i = first; i < last; ++i) {
+      prefetch_lists(i, last);
+      const std::int64_t begin = next;
+      if (plan_.moves[i] != DeltaShape::Zero) {
+        visit_counted_out(flow_, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
+          const VertexId dst = span.neighbours[e];
+          if (work_.restricted && !work_.wants(k_, dst)) return;
+          const bool kept = owners == nullptr || !owners->is_ghost(at(dst));
+          targets[next] = dst;
+          if (weighted) work_.kept_weights[at(next)] = weight_of(span, e);
+          look(dst, kept);
+          next += kept ? 1 : 0;
+        });
+      }
+      work_.kept_counts[i] = static_cast<std::int32_t>(next - begin);
+    }
   }
 
   void push_binned(std::int64_t edges, bool finish) {

@@ -16,7 +16,7 @@ namespace {
 // From one stage to the next of a batch of ten or so: to wake a sleeper for each costs more than it helps with.
 constexpr ThreadPool::Spin kSpin{300};
 constexpr std::size_t kDegreesAhead = 12;
-constexpr std::size_t kEntryBytes = 12;  // of a pushed edge, with its weight
+constexpr std::size_t kEntryBytes = 20;  // of a pushed edge, with its weight, twice
 
 bool any_reversed(const Program& program, bool reversed) {
   return std::any_of(program.aggregations.begin(), program.aggregations.end(),

@@ -219,6 +219,9 @@ class Workspace {
   bool restricted = false;                                     // whether the batch goes into needed rows only
   std::vector<PushEntry> push_entries;                         // the edges of one push
   std::vector<float> push_weights;
+  std::vector<VertexId> kept_targets;  // the same edges, by source, until they are in bins
+  std::vector<float> kept_weights;
+  std::vector<std::int32_t> kept_counts;
   std::vector<std::int32_t> source_places;  // by slot: of a gathering push; kNoSource between pushes
   bool finished = false;                    // whether a push has run the last stage, too
 };
