@@ -1,7 +1,7 @@
 """One part of a graph as arrays: its own vertices, the ghosts that its edges end at, and these edges.
 
-Slots of a part count from 0; `globals` says which slot of the whole graph each is. An edge is in the parts of both of
-its ends, under the id that it has in the whole graph.
+Slots of a part count from 0, its own vertices first; `globals` says which slot of the whole graph each is. An edge is
+in the parts of both of its ends, under the id that it has in the whole graph.
 """
 
 from __future__ import annotations
@@ -150,6 +150,11 @@ def store_options(graph: Graph) -> dict[str, Any]:
     return {**graph.host.options, **graph.host.schema.store_options()}
 
 
+def own_first(slots: Int64Array, owners: npt.NDArray[np.uint16], part: int) -> Int64Array:
+    """The order of a part's vertices: its own, then its ghosts, both by slot. So rows that it works on lie together."""
+    return np.lexsort((slots, owners[slots] != part))
+
+
 def _cut_one(
     whole: Mapping[str, AnyArray], options: dict[str, Any], owners: npt.NDArray[np.uint16], part: int, parts: int
 ) -> PartArrays:
@@ -159,6 +164,7 @@ def _cut_one(
     present[src[held]] = True
     present[dst[held]] = True
     slots = np.flatnonzero(present)
+    slots = slots[own_first(slots, owners, part)]
     locals_of = np.full(len(owners), -1, src.dtype)
     locals_of[slots] = np.arange(len(slots), dtype=src.dtype)
     store: dict[str, AnyArray] = {

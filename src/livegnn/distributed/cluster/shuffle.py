@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays, Share
+from livegnn.distributed.cluster.cut import EDGE_COLUMNS, PartArrays, Share, own_first
 from livegnn.distributed.cluster.part import Swap
 from livegnn.errors import InvariantBroken
 from livegnn.types import AnyArray, Int64Array
@@ -94,7 +94,7 @@ def _vertices_for(held: Int64Array, asked: Sequence[Int64Array], new: NewCut) ->
 
 def _part_of(vertices: Share, edges: Share, part: int, new: NewCut) -> PartArrays:
     """The arrays of a part of these vertices and edges, in the order of cut()."""
-    order = np.argsort(vertices["slots"], kind="stable")
+    order = own_first(vertices["slots"], new.owners, part)
     slots = np.ascontiguousarray(vertices["slots"][order])
     local_of = np.full(len(new.owners), -1, np.int32)
     local_of[slots] = np.arange(len(slots), dtype=np.int32)
