@@ -17,6 +17,7 @@ from pathlib import Path
 _HEAD = struct.Struct("<qd")
 _CLONE_NEWNET = 0x40000000
 _STARTING_S = 120.0
+_BUFFER_BYTES = 4 << 20  # or as much as the system allows
 Address = str | tuple[str, int]  # a path, or host and port
 
 
@@ -45,9 +46,12 @@ class Links:
             taken, _ = listener.accept()
             self.sockets[taken.recv(1)[0]] = taken
         listener.close()
+        self._incoming = {peer: _Incoming() for peer in self.sockets}
         for each in self.sockets.values():
             if each.family == socket.AF_INET:
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            else:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
             each.setblocking(False)
 
     def swap(self, parcels: list[bytes]) -> list[bytes]:
@@ -55,20 +59,18 @@ class Links:
         got = [b""] * len(parcels)
         now = time.monotonic()
         latest = now
-        left = {peer: memoryview(_HEAD.pack(len(parcels[peer]), now) + parcels[peer]) for peer in self.sockets}
-        into = {peer: bytearray() for peer in self.sockets}
-        with selectors.DefaultSelector() as ready:
+        left = {to: [memoryview(_HEAD.pack(len(parcels[to]), now)), memoryview(parcels[to])] for to in self.sockets}
+        with selectors.PollSelector() as ready:
             for peer, each in self.sockets.items():
-                left[peer] = left[peer][_sent(each, left[peer]) :]
+                _send(each, left[peer])
                 wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if left[peer] else 0)
                 ready.register(each, wanted, peer)
             waits = len(self.sockets)
             while waits or any(left.values()):
                 for key, _ in ready.select():
                     peer, each = key.data, self.sockets[key.data]
-                    if left[peer]:
-                        left[peer] = left[peer][_sent(each, left[peer]) :]
-                    if not got[peer] and (whole := _received(each, into[peer])) is not None:
+                    _send(each, left[peer])
+                    if not got[peer] and (whole := self._incoming[peer].take_from(each)) is not None:
                         got[peer], sent_at = whole
                         latest = max(latest, sent_at)
                         waits -= 1
@@ -88,7 +90,41 @@ class Links:
             each.close()
 
 
-def _watch(ready: selectors.DefaultSelector, each: socket.socket, peer: int, sends: bool, reads: bool) -> None:
+class _Incoming:
+    """What comes from one part. A parcel that comes before its round stays in the socket."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_HEAD.size)  # as long as the longest parcel, so that its pages stay
+        self._have, self._length, self._sent_at = 0, -1, 0.0  # no length: of the head
+
+    def take_from(self, each: socket.socket) -> tuple[bytes, float] | None:
+        """The next parcel and when it was sent, once it is whole."""
+        while True:
+            missing = (_HEAD.size if self._length < 0 else self._length) - self._have
+            if missing and not self._take_bytes(each, missing):
+                return None
+            if missing:
+                continue
+            self._have = 0
+            if self._length >= 0:
+                length, self._length = self._length, -1
+                return bytes(memoryview(self._buffer)[:length]), self._sent_at
+            self._length, self._sent_at = _HEAD.unpack_from(self._buffer)
+            if self._length > len(self._buffer):
+                self._buffer = bytearray(self._length)
+
+    def _take_bytes(self, each: socket.socket, most: int) -> bool:
+        try:
+            count = each.recv_into(memoryview(self._buffer)[self._have :], most)
+        except BlockingIOError:
+            return False
+        if not count:
+            raise ConnectionError("[links] expected a parcel, got the end of the connection; see the other process")
+        self._have += count
+        return True
+
+
+def _watch(ready: selectors.PollSelector, each: socket.socket, peer: int, sends: bool, reads: bool) -> None:
     wanted = (selectors.EVENT_WRITE if sends else 0) | (selectors.EVENT_READ if reads else 0)
     if wanted:
         ready.modify(each, wanted, peer)
@@ -96,27 +132,17 @@ def _watch(ready: selectors.DefaultSelector, each: socket.socket, peer: int, sen
         ready.unregister(each)
 
 
-def _sent(to: socket.socket, data: memoryview) -> int:
-    try:
-        return to.send(data)
-    except BlockingIOError:
-        return 0
-
-
-def _received(of: socket.socket, so_far: bytearray) -> tuple[bytes, float] | None:
-    """The parcel and when it was sent, once all of it is there; a later parcel stays in the socket."""
-    while True:
-        length, sent_at = _HEAD.unpack(so_far[: _HEAD.size]) if len(so_far) >= _HEAD.size else (0, 0.0)
-        missing = _HEAD.size + length - len(so_far)
-        if len(so_far) >= _HEAD.size and missing == 0:
-            return bytes(so_far[_HEAD.size :]), sent_at
+def _send(to: socket.socket, pieces: list[memoryview]) -> None:
+    """Takes from the front of the pieces what the socket takes."""
+    while pieces:
         try:
-            piece = of.recv(min(missing, 1 << 20))
+            sent = to.sendmsg(pieces)
         except BlockingIOError:
-            return None
-        if not piece:
-            raise ConnectionError("[links] expected a parcel, got the end of the connection; see the other process")
-        so_far += piece
+            return
+        while pieces and sent >= len(pieces[0]):
+            sent -= len(pieces.pop(0))
+        if pieces:
+            pieces[0] = pieces[0][sent:]
 
 
 def _listening(address: Address, count: int) -> socket.socket:
