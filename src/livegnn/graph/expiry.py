@@ -76,9 +76,13 @@ class Expiry:
     def begin(self, time: Int64Array | None, types: Int32Array | None) -> BoolArray:
         """Sets `now` to the largest time of a new graph's edges; which of them are alive."""
         assert time is not None  # Expiry.of() refuses a graph without times
-        alive = np.ones(len(time), np.bool_)
         if len(time):
             self.now = int(time.max())
+        return self.alive(time, types)
+
+    def alive(self, time: Int64Array, types: Int32Array | None) -> BoolArray:
+        """Which edges are alive `now`."""
+        alive = np.ones(len(time), np.bool_)
         for code, ttl in self.durations.items():
             old = time <= max(self.now - ttl, _NO_TIME)
             alive &= ~(old if code == checks.TYPE_UNSET or types is None else old & (types == code))

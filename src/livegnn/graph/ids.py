@@ -105,6 +105,15 @@ class Counted:
         self._slots[name] = slot
         self.count = max(self.count, name + 1)
 
+    def append(self, slots: Int64Array) -> None:
+        """Gives the next ids these slots."""
+        end = self.count + len(slots)
+        if end > len(self._slots):
+            more = np.full(max(end, 2 * len(self._slots)) - len(self._slots), -1, np.int64)
+            self._slots = np.concatenate([self._slots, more])
+        self._slots[self.count : end] = slots
+        self.count = end
+
     def copied(self) -> Counted:
         """These ids as they are now."""
         return Counted(self._slots[: self.count].copy())

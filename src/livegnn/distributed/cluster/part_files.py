@@ -1,6 +1,7 @@
 """A graph in files of shares, which no process has to hold whole: of Cluster.save(in_parts=True) and PartsWriter.
 
-    FOLDER/share-000000.npz     sealed (stored.py): a share (shuffle.py), vertices and edges; columns may be missing
+    FOLDER/share-000000.npz     sealed (stored.py): a share (shuffle.py), vertices and edges; columns may be missing,
+                                and features of vertices with types as narrow as those of its types
           directory.npz         sealed: "graph.*" the graph without edges and features, with its ids and types;
                                 "file_of" (V,) int32 number of the file that has the vertex of each slot; "width" and
                                 "type_widths" of features; "edges" how many there are, without self-loops;
@@ -133,6 +134,8 @@ def _checked_arrays(path: Path, digest: str, empty: Share, slot_count: int) -> d
     with checked(path, "load", expected=EXPECTED, advice=ADVICE) as content:
         same_digest(content.digest, digest)
         arrays = read_arrays(content)
+        if "vertex_type" in arrays and "features" in arrays:
+            arrays["features"] = _padded(arrays["features"], empty["features"])
         for name, column in arrays.items():
             if column.dtype != empty[name].dtype or column.shape[1:] != empty[name].shape[1:]:
                 raise ValueError(f"{name} of {column.dtype} {column.shape}")
@@ -141,6 +144,15 @@ def _checked_arrays(path: Path, digest: str, empty: Share, slot_count: int) -> d
             if name in ("slots", "src", "dst") and len(column) and not 0 <= column.min() <= column.max() < slot_count:
                 raise ValueError(f"{name} from {column.min()} to {column.max()}, not of {slot_count} slots")
     return arrays
+
+
+def _padded(rows: AnyArray, like: AnyArray) -> AnyArray:
+    """Features of narrow types as a store has them, zeros to the right."""
+    if rows.ndim != 2 or rows.shape[1] >= like.shape[1] or (rows.shape[1] and rows.dtype != like.dtype):
+        return rows
+    wide = np.zeros((len(rows), like.shape[1]), like.dtype)
+    wide[:, : rows.shape[1]] = rows
+    return wide
 
 
 def same_digest(found: str, wanted: str) -> None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from livegnn.distributed.cluster.cut import store_options
 from livegnn.distributed.cluster.part_files import new_folder, share_name, write_arrays, write_directory
 from livegnn.distributed.cluster.recipe import GraphShape
-from livegnn.errors import ColumnMissing, UsageError, ValueInvalid, WidthMismatch
+from livegnn.distributed.cluster.written_edges import WrittenEdges
+from livegnn.distributed.cluster.written_vertices import WrittenVertices
+from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid
 from livegnn.graph import checks, load
+from livegnn.graph import float16 as halves
+from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.graph import Graph
-from livegnn.graph.ids import Named, NamedIds
-from livegnn.graph.schema import GraphSchema
-from livegnn.types import AnyArray
+from livegnn.graph.schema import EdgeTriple
+from livegnn.types import AnyArray, Int64Array
 
-_COLUMNS = ("weight", "time", "edge_type", "edge_attr")
 _PROTOTYPES = {"weight": np.float32, "time": np.int64, "edge_type": np.int32, "edge_attr": np.float32}
 
 
@@ -26,10 +30,17 @@ class PartsWriter:
     """Writes the folder of a graph in parts. Its content is that of Graph(all chunks, one after another), edge ids
     included, so that a cluster of it has the bits of an Engine on that.
 
-    Args:    path: of a new folder, which is there once the `with` block ends.  undirected, feature_dtype: as of Graph.
-    Raises:  UsageError where the path is taken; StorageFailed.
-    Limits:  no vertex types, no simple=, no ttl=.
-    Cost:    memory of one chunk, and an entry for each vertex, with its id where there are ids=.
+    Over vertex types, edges count in the order in which they come. So it is the graph of dicts where the edges of a
+    type come one after another, and else that of arrays with vertex_type=.
+
+    Args:    path: of a new folder, which is there once the `with` block ends.  undirected, simple, feature_dtype, ttl:
+             as of Graph.
+    Raises:  UsageError where the path is taken; StorageFailed. At the end of the block EdgeDuplicate, and what Graph
+             raises for a ttl of edge types that never came; then there is no folder.
+    Limits:  all vertices of a type come before those of the next.
+    Cost:    memory of one chunk, and an entry for each vertex, with its id where there are ids=.  At the end ttl= reads
+             the files with expired edges, and writes them anew; simple= reads all edges, in memory of a chunk or 2^20
+             edges, and needs 24 bytes of disk for each.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder, PartsWriter(f"{folder}/graph") as writer:
@@ -40,16 +51,31 @@ class PartsWriter:
     PartsWriter(vertices=3, edges=2)
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, undirected: bool = False, feature_dtype: object = None) -> None:
-        self._path, self._undirected = path, checks.flag("PartsWriter", "undirected", undirected)
-        self._dtype, self._width = feature_dtype, -1
-        self._ids: NamedIds | None = None
-        self._index: dict[Any, int] = {}  # of ids
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        undirected: bool = False,
+        simple: bool = False,
+        feature_dtype: object = None,
+        ttl: Ttl = None,
+    ) -> None:
+        self._path, self._ttl = path, dict(ttl) if isinstance(ttl, Mapping) else ttl
+        self._flags = {
+            name: checks.flag("PartsWriter", name, value)
+            for name, value in (("undirected", undirected), ("simple", simple))
+        }
+        self._wanted = self._dtype = halves.check_dtype("PartsWriter", feature_dtype)
+        self._vertices = WrittenVertices()
+        self._edge_types: tuple[EdgeTriple, ...] = ()  # between vertices with types
         self._columns: dict[str, int] | None = None  # of edges, with the width of attributes
         self._time_unit: str | None = None
         self._digests: list[str] = []
-        self._counts: list[tuple[int, int]] = []  # of vertices: the share's number, and how many
-        self._vertices = self._edges = self._loops = 0
+        self._vertex_counts: dict[int, int] = {}  # by number of the share
+        self._edge_counts: dict[int, int] = {}
+        self._earliest: dict[int, int] = {}  # times of edges
+        self._now = checks.INT64_MIN
+        self._edges = self._loops = 0
         self._place = ExitStack()
         self._folder: Any = None
 
@@ -72,53 +98,30 @@ class PartsWriter:
             self._folder = None
 
     def __repr__(self) -> str:
-        return f"PartsWriter(vertices={self._vertices}, edges={self._edges})"
+        return f"PartsWriter(vertices={self._vertices.count}, edges={self._edges})"
 
-    def add_vertices(self, features: object, *, ids: object = None) -> None:
+    def add_vertices(self, features: object, *, ids: object = None, vertex_type: str | None = None) -> None:
         """The next vertices.
 
-        Args:    features: (k, F), as of Graph; F is the same in all chunks.  ids: (k,) int64 or strings, their own
-                 names; in all chunks, or in none.
+        Args:    features: (k, F), as of Graph; F is the same in all chunks of a type.  ids: (k,) int64 or strings,
+                 their own names, within their type; in all chunks of it, or in none.  vertex_type: the name of their
+                 type; in all chunks, or in none.
         Raises:  DtypeInvalid, WidthMismatch, ValueInvalid, ColumnMissing, UsageError; then the chunk is not written.
         """
         self._refuse_closed("add_vertices")
-        chunk = Graph(features, [], [], feature_dtype=self._dtype)
-        rows = chunk.host.store.to_arrays()["features"]
-        if self._width not in (-1, rows.shape[1]):
-            raise WidthMismatch(
-                f"[add_vertices] expected features of width {self._width}, as before, got {rows.shape[1]}; pad them"
+        wanted = self._wanted or ("float32" if self._dtype == "float32" else None)  # which holds the others
+        given = Graph(features, [], [], feature_dtype=wanted)
+        rows, dtype = given.host.store.to_arrays()["features"], given.feature_dtype if given.feature_width else None
+        if None not in (self._dtype, dtype) and self._dtype != dtype:
+            raise DtypeInvalid(
+                f"[add_vertices] expected features of {self._dtype}, as before, got {dtype}; cast them, or give "
+                "feature_dtype= to PartsWriter"
             )
-        slots = np.arange(self._vertices, self._vertices + len(rows), dtype=np.int64)
-        known, names = self._new_names(ids, len(rows))
-        self._write({"slots": slots, "features": rows})
-        self._counts.append((len(self._digests) - 1, len(rows)))
-        self._dtype, self._width, self._vertices = chunk.feature_dtype, rows.shape[1], self._vertices + len(rows)
-        self._ids = known
-        self._index.update(zip(names, slots.tolist(), strict=bool(names)))
-
-    def _new_names(self, ids: Any, count: int) -> tuple[NamedIds | None, list[Any]]:
-        """The map of all ids, and those of a chunk, none of which was there. Raises: as add_vertices."""
-        if self._vertices and (ids is None) != (self._ids is None):
-            raise ColumnMissing(
-                "[add_vertices] expected ids for all chunks or for none, got both; give them for all, or leave them out"
-            )
-        if ids is None or (count == 0 and np.size(ids) == 0):  # an empty list has no kind of id
-            return self._ids, []
-        known = self._ids
-        if known is None:
-            schema, text = GraphSchema.nameless(0), checks.is_text(ids)
-            known = NamedIds(schema, text, [Named(self._index)], np.zeros(0, np.int64), 0)
-        names = known.listed("add_vertices", "ids", ids)
-        checks.same_length("add_vertices", "ids", names, count, "features")
-        listed: list[Any] = names.tolist()
-        seen: set[Any] = set()
-        for row, name in enumerate(listed):
-            if name in self._index or name in seen:
-                raise ValueInvalid(
-                    f"[add_vertices] expected ids that differ, got {name!r} at row {row} again; drop one"
-                )
-            seen.add(name)
-        return known, listed
+        chunk = self._vertices.checked(rows, ids, vertex_type)
+        kinds = {} if vertex_type is None else {"vertex_type": np.full(len(rows), chunk.code, np.int32)}
+        self._vertex_counts[self._write({"slots": chunk.slots, "features": rows, **kinds})] = len(rows)
+        self._vertices.take(chunk)
+        self._dtype = self._dtype or dtype
 
     def add_edges(
         self,
@@ -132,17 +135,16 @@ class PartsWriter:
     ) -> None:
         """The next edges, between vertices that were added before.
 
-        Args:    src, dst: (k,) ids: as in add_vertices, else counted from 0.  others: as of Graph, in all chunks or in
-                 none.
+        Args:    src, dst: (k,) ids: as in add_vertices, else counted from 0 (within a type).  others: as of Graph, in
+                 all chunks or in none.  edge_type: where vertices have types, the (src type, name, dst type) of all
+                 edges of the chunk.
         Raises:  VertexUnknown, ColumnMissing, and as Graph, naming the row; then the chunk is not written.
         """
         self._refuse_closed("add_edges")
         given = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
         given = {name: values for name, values in given.items() if values is not None}
-        if self._ids is not None:
-            src, dst = (self._ids.slots("add_edges", ids, name=end) for end, ids in (("src", src), ("dst", dst)))
-        nothing = np.zeros((self._vertices, 0), np.float32)
-        edges = load.check_arrays({"features": nothing, "src": src, "dst": dst, **given}, None)
+        triple = self._triple(given.pop("edge_type", None)) if self._vertices.typed else None
+        edges = self._checked(src, dst, given, triple)
         widths = dict.fromkeys(given, 0)
         if edges.edge_attr is not None:
             widths["edge_attr"] = edges.edge_attr.shape[1]
@@ -151,40 +153,108 @@ class PartsWriter:
                 f"[add_edges] expected the columns {_shown(self._columns)} of the first edges, got {_shown(widths)}; "
                 "give the same in all chunks"
             )
-        unit = checks.same_unit("add_edges", "time", self._time_unit, checks.time_unit(time))
+        unit = checks.time_unit(time, empty=self._ttl is not None)
+        unit = checks.same_unit("add_edges", "time", self._time_unit, unit)
+        types = tuple(dict.fromkeys((*self._edge_types, *([] if triple is None else [triple]))))
         count = len(edges.src)
+        if count:  # an empty list of times has no unit
+            self._refuse_ttl(types, widths, unit)
+        kinds = edges.edge_type if triple is None else np.full(count, types.index(triple), np.int32)
         numbers = np.arange(self._edges, self._edges + count, dtype=np.int64)
-        columns = {"weight": edges.weight, "time": edges.time, "type": edges.edge_type, "attr": edges.edge_attr}
+        columns = {"weight": edges.weight, "time": edges.time, "type": kinds, "attr": edges.edge_attr}
         there = {name: column for name, column in columns.items() if column is not None}
-        self._write({"src": edges.src, "dst": edges.dst, "id": numbers, **there})
-        self._columns, self._time_unit, self._edges = widths, unit, self._edges + count
+        number = self._write({"src": edges.src, "dst": edges.dst, "id": numbers, **there})
+        self._edge_counts[number] = count
+        if edges.time is not None and count:
+            self._earliest[number] = int(edges.time.min())
+            self._now = max(self._now, int(edges.time.max()))
+        self._columns, self._time_unit, self._edge_types = widths, unit, types
+        self._edges += count
         self._loops += int(np.count_nonzero(edges.src == edges.dst))
 
-    def _write(self, share: dict[str, AnyArray]) -> None:
+    def _checked(self, src: object, dst: object, given: dict[str, Any], triple: EdgeTriple | None) -> load.GraphArrays:
+        """Edges in slots, with their columns."""
+        kinds = (None, None) if triple is None else triple[::2]
+        ends = {
+            name: self._vertices.slots(name, ids, kind)
+            for name, ids, kind in zip(("src", "dst"), (src, dst), kinds, strict=True)
+        }
+        return load.check_arrays({"features": np.zeros((self._vertices.count, 0), np.float32), **ends, **given}, None)
+
+    def _triple(self, edge_type: object) -> EdgeTriple:
+        """The edge type of a chunk."""
+        if (
+            not isinstance(edge_type, tuple)
+            or len(edge_type) != 3
+            or not all(isinstance(part, str) for part in edge_type)
+        ):
+            raise (ColumnMissing if edge_type is None else DtypeInvalid)(
+                "[add_edges] expected edge_type as (src type, name, dst type), since vertices have types, got "
+                f"{checks.shown(edge_type)}; name the three parts, and add the edges of other types on their own"
+            )
+        src, name, dst = (checks.text("add_edges", "the name of an edge type", part) for part in edge_type)
+        for kind in (src, dst):
+            if kind not in self._vertices.widths:
+                raise ValueInvalid(
+                    f"[add_edges] expected vertex types among {', '.join(map(repr, self._vertices.widths))}, got "
+                    f"{kind!r} in {edge_type!r}; add its vertices first, none of them if there are none"
+                )
+        load.check_undirected(self._vertices.schema(((src, name, dst),)), self._flags["undirected"])
+        return src, name, dst
+
+    def _refuse_ttl(self, types: tuple[EdgeTriple, ...], columns: dict[str, int], unit: str | None) -> None:
+        """Raises: as Expiry.of, of what can be said before all edge types are there."""
+        schema, ttl = self._vertices.schema(types), self._ttl
+        if isinstance(ttl, Mapping) and schema.has_types:
+            ttl = {key: each for key, each in ttl.items() if key in types}
+        has = {"has_time": "time" in columns, "has_type": schema.has_types or "edge_type" in columns}
+        Expiry.of("add_edges", ttl, schema, {**has, **self._flags}, unit)
+
+    def _write(self, share: dict[str, AnyArray]) -> int:
+        """The number of the share."""
         self._digests.append(write_arrays(self._folder / share_name(len(self._digests)), share))
+        return len(self._digests) - 1
 
     def _finish(self) -> None:
-        if self._width < 0:
+        widths = self._vertices.widths
+        if not widths:
             raise UsageError("[PartsWriter] expected vertices, got none; call add_vertices")
-        columns: dict[str, Any] = {name: np.zeros(0, _PROTOTYPES[name]) for name in self._columns or {}}
-        if "edge_attr" in columns:
-            columns["edge_attr"] = np.zeros((0, (self._columns or {})["edge_attr"]), np.float32)
-        options: dict[str, Any] = {"undirected": self._undirected, "feature_dtype": self._dtype}
-        if self._ids is not None:
-            options["ids"] = list(self._index)
-        graph = Graph(np.zeros((self._vertices, 0), np.float32), [], [], **columns, **options)
-        graph.host.time_unit = self._time_unit
-        numbers, counts = np.array(self._counts, np.int32).reshape(-1, 2).T
-        shape = GraphShape.of(graph)._replace(feature_width=self._width)
+        graph = self._graph()
+        shape = GraphShape.of(graph)._replace(feature_width=max(widths.values()))
+        if self._vertices.typed:
+            shape = shape._replace(feature_widths=widths)
+        options = store_options(graph) | {"feature_width": shape.feature_width}
+        edges = WrittenEdges(self._folder, self._digests, self._edge_counts, options, self._vertices.count)
+        edge_count = self._edges - self._loops
+        if graph.host.expiry is not None:
+            graph.host.expiry.now = self._now
+            edge_count -= edges.drop_expired(graph.host.expiry, self._earliest)
+        if graph.simple:
+            edges.refuse_duplicates(graph)
         write_directory(
             self._folder,
             graph,
             shape,
-            np.repeat(numbers, counts),
+            self._file_of(),
             self._digests,
             next_edge_id=self._edges,
-            edges=self._edges - self._loops,
+            edges=edge_count,
         )
+
+    def _graph(self) -> Graph:
+        """The graph without edges and features."""
+        columns: dict[str, AnyArray] = {name: np.zeros(0, _PROTOTYPES[name]) for name in self._columns or {}}
+        if "edge_attr" in columns:
+            columns["edge_attr"] = np.zeros((0, (self._columns or {})["edge_attr"]), np.float32)
+        if self._time_unit is not None:
+            columns["time"] = np.zeros(0, f"datetime64[{self._time_unit}]")
+        given = self._vertices.graph_arguments(self._edge_types, columns)
+        graph = Graph(**given, **self._flags, feature_dtype=self._dtype, ttl=self._ttl)
+        graph.host.time_unit = self._time_unit
+        return graph
+
+    def _file_of(self) -> Int64Array:
+        return np.repeat(list(self._vertex_counts), list(self._vertex_counts.values()))
 
     def _refuse_closed(self, where: str) -> None:
         if self._folder is None:
