@@ -6,7 +6,7 @@ import pytest
 import livegnn as lg
 from livegnn import _native
 from livegnn.distributed import VertexParts, fennel, hashed, ldg, metis
-from livegnn.distributed.partition import StreamPass, Topology
+from livegnn.distributed.partition import StreamPass, Topology, by_metis
 from livegnn.errors import DataMissing, StoredStateInvalid, UsageError
 from livegnn.sampling.cluster.partition import even_owners
 
@@ -208,6 +208,19 @@ def test_metis_without_its_package_names_the_extra(monkeypatch):
     monkeypatch.setattr("livegnn.optional.importlib.import_module", missing)
     with pytest.raises(DataMissing, match=r"pymetis.*livegnn\[distributed\]"):
         metis(Topology.of_edges([0, 1], [1, 2], 3), 2)
+
+
+def test_metis_in_a_process_of_its_own_finds_the_same(monkeypatch):
+    needs_metis()
+    topology, _ = clusters(4, 50)
+    wanted = [metis(topology, 4, recursive=each, seed=3).of for each in (False, True)]
+    monkeypatch.setattr(by_metis, "_LARGE", 0)
+    monkeypatch.setattr(by_metis, "cut_here", None)
+    for recursive, want in zip((False, True), wanted, strict=True):
+        np.testing.assert_array_equal(metis(topology, 4, recursive=recursive, seed=3).of, want)
+    monkeypatch.setattr(by_metis.cut_aside.__globals__["sys"], "executable", "/bin/false")
+    with pytest.raises(UsageError, match=r"\[metis\] expected parts, got exit code 1"):
+        metis(topology, 4)
 
 
 def test_metis_by_bisection():

@@ -6,19 +6,23 @@ number, and self-loops go. A result is a function of (graph, arguments, version 
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from livegnn.distributed.partition.metis_process import cut_aside, cut_here
 from livegnn.distributed.partition.parts import VertexParts, check_part_count
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import UsageError
 from livegnn.graph import Graph
 from livegnn.optional import need
-from livegnn.types import Int64Array
+from livegnn.types import AnyArray, Int64Array
 
 Balance: TypeAlias = Literal["vertices", "edges"]
 _SEED_MAX = 2**31 - 1
+_LARGE = 1 << 18  # edges of both directions: METIS needs about as long as a process to start
 
 
 def check_balance(where: str, balance: object) -> None:
@@ -52,7 +56,7 @@ def metis(
     Returns: a table of all slots; free ones go by their buckets. With at least as many parts as vertices, each vertex
              has a part of its own.
     Raises:  UsageError; DataMissing without pymetis.
-    Cost:    O(E), all of it in one thread, and some 170 bytes an edge.
+    Cost:    O(E), all of it in one thread, and some 170 bytes an edge. A large graph is cut in a process of its own.
     """
     check_balance("metis", balance)
     if not isinstance(slack, int | float) or not 0.001 <= slack <= 10 or type(seed) is not int or seed < 0:
@@ -73,20 +77,25 @@ def metis(
         dtype = pymetis.zero_copy_dtype()
         weights = vertex_weights(topology, balance)[live]
         _check_size(dtype, neighbours, weights, edge_weights)
-        cut = pymetis.part_graph(
-            count,
-            pymetis.CSRAdjacency(
-                np.append(starts[:-1][live], starts[-1]).astype(dtype), places[neighbours].astype(dtype)
-            ),
-            vweights=weights.astype(dtype),
-            eweights=edge_weights.astype(dtype),
-            recursive=recursive,
-            options=pymetis.Options(seed=seed % _SEED_MAX, ufactor=round(1000 * slack)),
-        )
-        table[live] = np.asarray(cut[1])
+        lists = np.append(starts[:-1][live], starts[-1]), places[neighbours], weights, edge_weights
+        numbers = np.array([count, recursive, seed % _SEED_MAX, round(1000 * slack)], np.int64)
+        table[live] = _cut([numbers, *(each.astype(dtype) for each in lists)])
     else:
         table[live] = 0
     return VertexParts(count, table)
+
+
+def _cut(given: Sequence[AnyArray]) -> AnyArray:
+    """By METIS; of a large graph in another process, so that other threads of this one go on. Raises: UsageError."""
+    if len(given[2]) < _LARGE:
+        return cut_here(given)
+    try:
+        return cut_aside(given)
+    except subprocess.CalledProcessError as cause:
+        raise UsageError(
+            f"[metis] expected parts, got exit code {cause.returncode} of the process that finds them; look at the "
+            "memory of its host, or use ldg or fennel"
+        ) from cause
 
 
 def _check_size(dtype: np.dtype[Any], *arrays: Any) -> None:
