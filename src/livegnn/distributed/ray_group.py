@@ -208,6 +208,11 @@ class RayGroup:
         mine, driver = each or [()] * self.size, 0 if self._name is None else self._name.number
         return [actor.work.remote(driver, task, own) for actor, own in zip(self._actors, mine, strict=True)]
 
+    def interrupt(self) -> None:
+        """Ends the workers while another thread calls them: its call raises WorkerUnavailable."""
+        for actor in list(self._actors):
+            self._kill(actor)
+
     def close(self) -> None:
         """Ends the workers."""
         for rank in range(self.size):
@@ -230,6 +235,9 @@ class RayGroup:
     def _end(self, rank: int) -> None:
         """Ends a worker, unless it is another driver's by now."""
         actor, self._actors[rank] = self._actors[rank], None
+        self._kill(actor)
+
+    def _kill(self, actor: Any) -> None:
         if actor is not None:
             with suppress(Exception):  # of an actor, or a Ray, that has ended already
                 if self._name is None or not self._name.is_replaced():

@@ -463,12 +463,13 @@ class Cluster(Outputs, Switching):
         self._crew.refuse_closed(where)
 
     def close(self) -> None:
-        """Ends the workers. A second call does nothing."""
+        """Ends the workers, also those that were to take over. A second call does nothing."""
         with self.graph.host.lock, self._crew.lock:  # in the order of apply()
             if not self._crew.closed:
                 self.graph.host.detach(self)
                 self._crew.close()
                 self.reads.close()
+        self._succession.interrupt()
 
     def __enter__(self) -> Self:
         return self

@@ -51,6 +51,9 @@ class Crew(Protocol):
     def lead(self) -> None:
         """A driver that follows finds this crew, and no longer the one that it was made next to."""
 
+    def interrupt(self) -> None:
+        """Ends the workers while another thread calls them: it gets WorkerUnavailable. close() is still to follow."""
+
     def close(self) -> None:
         """Ends all workers. A second call does nothing."""
 
@@ -148,6 +151,11 @@ class ThreadCrew:
                 else:
                     worker.swap = partial(self._swap, rank)
         return [-1 if worker is None else worker.ready() for worker in self.workers]
+
+    def interrupt(self) -> None:
+        """See Crew."""
+        for worker in range(self.size):
+            self.kill(worker)
 
     def close(self) -> None:
         """See Crew."""

@@ -84,6 +84,10 @@ class RayCrew:
         """See Crew."""
         self._group.lead()
 
+    def interrupt(self) -> None:
+        """See Crew."""
+        self._group.interrupt()
+
     def close(self) -> None:
         """See Crew."""
         self._group.close()

@@ -109,6 +109,13 @@ class RecoveringCrew:
                 self.closed = True
                 self._crew.close()
 
+    def interrupt(self) -> None:
+        """Ends the workers while another thread calls them: its call raises WorkerUnavailable, or has them start again.
+
+        close() is still to be called.
+        """
+        self._crew.interrupt()
+
     def refuse_closed(self, where: str) -> None:
         """Raises: UsageError once the workers have ended."""
         if self.closed:

@@ -59,6 +59,7 @@ class Succession:
     def __init__(self, directory: Directory, crew: RecoveringCrew, state: Callable[[], DriverState]) -> None:
         self._directory, self._crew, self._state = directory, crew, state
         self._one_at_a_time, self._made = threading.Lock(), crew.number
+        self._successors: RecoveringCrew | None = None  # until they have taken over
 
     def run(self, partition: Partitioner | VertexParts, workers: int | None, balance: ClusterBalance) -> None:
         """See Cluster.repartition()."""
@@ -84,18 +85,24 @@ class Succession:
             f"[repartition] expected one model meanwhile, got a swap in each of {_ATTEMPTS} attempts; call it again"
         )
 
+    def interrupt(self) -> None:
+        """After the cluster was closed: the new workers end, and run() raises."""
+        successors = self._successors
+        if successors is not None:
+            successors.interrupt()
+
     def _succeeded(self, wanted: WantedCut, again: bool) -> Crew | None:
         """Once through the steps. Returns: the crew before; None where another model has come."""
         directory, host = self._directory, self._directory.graph.host
         self._made += 1
-        successors: RecoveringCrew | None = None
         try:
             with host.lock, self._crew.lock:
                 self._crew.refuse_closed("repartition")
                 beginning = self._beginning(wanted, again)
             newcomers = directory.newcomers.continued(beginning.parts(wanted), beginning.live)
             state = beginning.state_with(newcomers, self._made)
-            successors = self._crew.next_to(wanted.workers, beginning.origin, state, self._made)
+            self._successors = successors = self._crew.next_to(wanted.workers, beginning.origin, state, self._made)
+            self._crew.refuse_closed("repartition")
             successors.start(beginning.steps(newcomers.parts))
             _log.info("[repartition] %d new workers have started at version %d", wanted.workers, successors.version)
             following = _Following(successors, beginning, newcomers)
@@ -112,8 +119,9 @@ class Succession:
                         directory.newcomers = newcomers
         finally:
             self._crew.end_succession()
-            if successors is not None and not self._crew.is_that_of(successors):
-                successors.abandon()
+            abandoned, self._successors = self._successors, None
+            if abandoned is not None and not self._crew.is_that_of(abandoned):
+                abandoned.abandon()
 
     def _beginning(self, wanted: WantedCut, again: bool) -> Beginning:
         """The caller holds the locks."""
