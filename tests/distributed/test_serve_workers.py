@@ -87,6 +87,9 @@ def test_a_service_over_workers_loses_nothing_that_it_acknowledged(place):
             answer = post(f"{found[1]}/v1/updates", {"updates": document}, **{"idempotency-key": f"k{number}"})
             assert answer["version"] == number + 1
             engine.apply(as_updates(document))
+            if number == 7:
+                said = post(f"{found[1]}/v1/admin/repartition", {"partition": "ldg", "workers": 3, "balance": "work"})
+                assert (said["workers"], said["version"]) == (3, number + 1)
             rows = post(f"{found[1]}/v1/embeddings", {"ids": list(range(30))})
             assert rows["version"] == number + 1
             np.testing.assert_array_equal(np.array(rows["rows"], np.float32), engine.embeddings(range(30)))

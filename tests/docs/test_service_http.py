@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -15,11 +16,15 @@ import livegnn as lg
 from livegnn.serve.runner import background_app
 from livegnn.serve.service.app import HANDLERS, service
 from livegnn.serve.update_frames import encode_updates
+from tests.unit.deployment.test_over_workers import CLUSTER, crews  # noqa: F401
 from tests.unit.deployment.timed import SAMPLER, TEMPORAL, graph, placed, put_sage
-from tests.unit.deployment.world import deployment
+from tests.unit.deployment.world import deployment, prepared
 
 PAGE = Path(__file__).parents[2] / "docs" / "service-http.md"
 CONFIG = {"temporal": [TEMPORAL], "sampler": [SAMPLER], "readout": [{"name": "mean", "engine": "scores"}]}
+
+
+OVER_WORKERS = ("/v1/admin/repartition",)  # refused by a service without
 
 
 def lines():
@@ -40,7 +45,7 @@ def route(command):
 
 
 def test_every_route_has_a_line():
-    good = [route(command) for command, status in lines() if status == 200]
+    good = [route(command) for command, status in lines() if status == 200 or route(command)[1] in OVER_WORKERS]
     missing = [
         (method, path)
         for handler in HANDLERS
@@ -56,6 +61,19 @@ def url(tmp_path):
     put_sage(placed(tmp_path))
     with deployment(tmp_path, graph, **CONFIG) as live, background_app(service(live), for_others=False) as place:
         yield place
+
+
+@pytest.mark.usefixtures("crews")
+def test_lines_for_workers_do_what_they_say(tmp_path):
+    (line,) = (command for command, _ in lines() if route(command)[1] in OVER_WORKERS)
+    with (
+        deployment(prepared(tmp_path), cluster=CLUSTER) as live,
+        background_app(service(live), for_others=False) as url,
+    ):
+        run = subprocess.run(
+            f"{line} --silent", shell=True, env={**os.environ, "URL": url}, capture_output=True, check=True
+        )
+        assert json.loads(run.stdout)["workers"] == live.cluster.workers == 4
 
 
 def test_each_line_gets_its_status(url, tmp_path):

@@ -20,6 +20,7 @@ from livegnn.client.replies import (
     NextReply,
     PipesReply,
     PredictionsReply,
+    RepartitionReply,
     RowsReply,
     ScoresReply,
     SnapshotReply,
@@ -78,6 +79,15 @@ class AsyncClient:
     async def snapshot(self) -> SnapshotReply:
         """Writes a snapshot."""
         return await self._do(ServiceCall("POST", "/v1/admin/snapshot", parser(SnapshotReply), repeatable=False))
+
+    async def repartition(
+        self,
+        partition: Literal["metis", "ldg", "fennel", "hash"] = "metis",
+        workers: int | None = None,
+        balance: Literal["edges", "work"] = "edges",
+    ) -> RepartitionReply:
+        """Has other workers take over, of a service over workers; returns when they have. Not sent again by itself."""
+        return await self._do(calls.repartition(partition, workers, balance))
 
     async def drain(self) -> SnapshotReply:
         """Ends writing, for a stop that is near: what is under way is answered, and a snapshot written."""

@@ -9,11 +9,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from livegnn.client.edits import Update, UpdateList, Vertex, items_of
-from livegnn.client.replies import ExplainReply, WriteReply
+from livegnn.client.replies import ExplainReply, RepartitionReply, WriteReply
 
 Reply = TypeVar("Reply")
 ARROW = "application/vnd.apache.arrow.stream"
 FRAME = "application/vnd.livegnn.frame"
+_REPARTITION_S = 3600.0  # longer than workers need for a graph that fits them
 Fields = TypeVar("Fields", bound=NamedTuple)
 
 
@@ -57,6 +58,13 @@ def apply_body(body: bytes, content_type: str, key: str | None) -> ServiceCall[W
     """A batch in a form of its own, with a key."""
     headers = {"Idempotency-Key": str(uuid.uuid4()) if key is None else key, "Content-Type": content_type}
     return ServiceCall("POST", "/v1/updates", parser(WriteReply), headers=headers, content=body)
+
+
+def repartition(partition: str, workers: int | None, balance: str) -> ServiceCall[RepartitionReply]:
+    """Other workers, for whom the service may need long."""
+    body = {"partition": partition, "workers": workers, "balance": balance}
+    path, how = "/v1/admin/repartition", parser(RepartitionReply)
+    return ServiceCall("POST", path, how, body, repeatable=False, extra_s=_REPARTITION_S)
 
 
 def raw(path: str, accept: str, **body: Any) -> ServiceCall[bytes]:

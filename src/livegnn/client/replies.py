@@ -133,3 +133,11 @@ class SnapshotReply(NamedTuple):
 
     version: int
     pause_ms: float
+
+
+class RepartitionReply(NamedTuple):
+    """workers: that serve now.  version: when they had taken over.  seconds: that it took."""
+
+    workers: int
+    version: int
+    seconds: float

@@ -19,6 +19,7 @@ from livegnn.client.replies import (
     NextReply,
     PipesReply,
     PredictionsReply,
+    RepartitionReply,
     RowsReply,
     ScoresReply,
     SnapshotReply,
@@ -77,6 +78,15 @@ class Client:
     def snapshot(self) -> SnapshotReply:
         """Writes a snapshot."""
         return self._do(ServiceCall("POST", "/v1/admin/snapshot", parser(SnapshotReply), repeatable=False))
+
+    def repartition(
+        self,
+        partition: Literal["metis", "ldg", "fennel", "hash"] = "metis",
+        workers: int | None = None,
+        balance: Literal["edges", "work"] = "edges",
+    ) -> RepartitionReply:
+        """Has other workers take over, of a service over workers; returns when they have. Not sent again by itself."""
+        return self._do(calls.repartition(partition, workers, balance))
 
     def drain(self) -> SnapshotReply:
         """Ends writing, for a stop that is near: what is under way is answered, and a snapshot written."""

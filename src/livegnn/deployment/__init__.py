@@ -2,7 +2,7 @@
 
 from livegnn.deployment.committer import CommitStats
 from livegnn.deployment.config import DeploymentConfig, printed, read_config
-from livegnn.deployment.deployment import Deployment, SnapshotReport
+from livegnn.deployment.deployment import Deployment, RepartitionReport, SnapshotReport
 from livegnn.deployment.keys import Applied
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Disagreement
@@ -15,6 +15,7 @@ __all__ = [
     "Disagreement",
     "ModelKey",
     "Registry",
+    "RepartitionReport",
     "SnapshotReport",
     "printed",
     "read_config",

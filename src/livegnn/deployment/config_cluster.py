@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 WORKERS_MAX = 64
+PartitionerName: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
 
 
 class ClusterServing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,7 +15,7 @@ class ClusterServing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     workers: Annotated[int, Meta(ge=0, le=WORKERS_MAX)] = 0  # 0: the engines are in this process
     address: str = ""  # of a Ray cluster; "": a Ray of this machine
-    partition: Literal["metis", "ldg", "fennel", "hash"] = "metis"  # of the vertices that are there at the start
+    partition: PartitionerName = "metis"  # of the vertices that are there at the start
     newcomers: Literal["ldg", "fennel", "hash"] = "ldg"
     timeout_s: Annotated[float, Meta(gt=0)] = 60.0  # a worker that is silent for so long is started again
     snapshot_batches: Annotated[int, Meta(ge=1)] = 1000  # between two snapshots that a lost worker starts again from

@@ -61,6 +61,9 @@ from livegnn.temporal.engine import TemporalEngine
 
 if TYPE_CHECKING:
     from livegnn.distributed.cluster.cluster import Cluster
+    from livegnn.distributed.cluster.succession import ClusterBalance
+    from livegnn.distributed.partition import VertexParts
+    from livegnn.distributed.partition.by_name import Partitioner
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.report import RoundReport
 
@@ -73,6 +76,14 @@ class SnapshotReport(NamedTuple):
     folder: Path
     version: int
     pause_s: float
+
+
+class RepartitionReport(NamedTuple):
+    """workers: that serve now.  version: when they had taken over.  seconds: that it took."""
+
+    workers: int
+    version: int
+    seconds: float
 
 
 class Deployment:
@@ -114,6 +125,7 @@ class Deployment:
         self._beginning = graph
         self._stack = ExitStack()
         self._snapshot_lock = threading.Lock()
+        self._repartition_lock = threading.Lock()
         self._snapshot_due = threading.Event()
         self._snapshot_version = 0
         self._state = "new"
@@ -177,6 +189,7 @@ class Deployment:
             stored = self._replayed(stored)
             offset = self.offset
         self.consumers = Consumers(self.config, source, self.registry, stored, temporal, self.data)
+        stack.callback(self._await_repartition)
         stack.callback(self.consumers.close)
         self.graph = self.consumers.graph
         self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
@@ -406,6 +419,38 @@ class Deployment:
         self._refuse_closed("rescale")
         found = self.engine(engine)
         return Applied(self._committer.switch(self._switching(engine, lambda: found.rescale(headroom))), 0)
+
+    def repartition(
+        self,
+        partition: Partitioner | VertexParts = "metis",
+        workers: int | None = None,
+        balance: ClusterBalance = "edges",
+    ) -> RepartitionReport:
+        """Has other workers take over, of an engine over workers; all else goes on meanwhile. See Cluster.repartition.
+
+        A second call waits for the first one. The next start has the workers and parts of the configuration again.
+
+        Raises:  UsageError for an engine in this process, and where the deployment is closed, also meanwhile; as
+                 Cluster.repartition. Then the present workers go on.
+        """
+        with self._repartition_lock:
+            self._refuse_closed("repartition")
+            cluster = self.cluster
+            if cluster is None:
+                raise UsageError(
+                    "[repartition] expected an engine over workers, got none; serve with [cluster] workers for it"
+                )
+            begin = time.monotonic()
+            cluster.repartition(partition, workers, balance=balance)
+            report = RepartitionReport(cluster.workers, self.version, round(time.monotonic() - begin, 3))
+        text = f"[repartition] {report.workers} other workers took over by version {report.version}"
+        emit("repartition", f"{text}, after {report.seconds:.1f} s", **report._asdict())
+        return report
+
+    def _await_repartition(self) -> None:
+        """Until one that was under way has seen that the workers are closed."""
+        with self._repartition_lock:
+            pass
 
     # ---- reading
 

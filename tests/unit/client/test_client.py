@@ -19,7 +19,15 @@ import pytest
 import livegnn as lg
 from livegnn.client import ChangeEvent, MissedEvent, RetryPolicy, UpdateList
 from livegnn.client.events import EventReader
-from livegnn.errors import Overloaded, ServiceError, UsageError, ValueInvalid, VersionPending, VertexUnknown
+from livegnn.errors import (
+    Overloaded,
+    ServiceError,
+    UsageError,
+    ValueInvalid,
+    VersionPending,
+    VertexUnknown,
+    WorkerUnavailable,
+)
 from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import OPERATIONS, updates_of
 from livegnn.serve.runner import background_app
@@ -291,13 +299,16 @@ def test_attempts_end_and_the_last_error_is_raised():
 
 def test_what_has_no_key_and_what_is_wrong_is_sent_once():
     swap_lost, wrong = None, (422, {}, error("ValueInvalid", False))
-    with scripted(swap_lost, wrong) as (url, seen), lg.Client(url, retry=QUICK) as client:
+    away = (503, {}, error("WorkerUnavailable", True))
+    with scripted(swap_lost, away, wrong) as (url, seen), lg.Client(url, retry=QUICK) as client:
         with pytest.raises(ServiceError) as lost:
             client.swap("scores", "fraud/2")
         assert (lost.value.kind, lost.value.status) == ("Unreachable", None)
+        with pytest.raises(WorkerUnavailable):
+            client.repartition()
         with pytest.raises(ValueInvalid):
             client.apply([])
-        assert len(seen) == 2
+        assert len(seen) == 3
 
 
 def test_it_waits_as_long_as_it_is_asked_to():

@@ -42,6 +42,7 @@ SCOPES: dict[str, AccessScope] = {  # of every route; a test refuses a route tha
     "/v1/updates": "write",
     "/v1/admin/swap": "admin",
     "/v1/admin/snapshot": "admin",
+    "/v1/admin/repartition": "admin",
     "/v1/admin/drain": "admin",
 }
 _HEX_LENGTH = 64

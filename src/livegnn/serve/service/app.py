@@ -97,7 +97,7 @@ class Service:
         self._metrics = DeploymentMetrics(deployment, self.traffic, windows)
         stats, feed = StatsDesk(deployment, windows), ChangeFeed(deployment.hub)
         self.context = ServiceContext(deployment, limits, self.traffic, self._metrics, stats, feed)
-        self.traffic.on_end.append(self.context.feed.end)
+        self.traffic.on_end += [self.context.feed.end, self.context.repartitions.end]
         self._routes = Litestar(
             list(HANDLERS),
             dependencies={"context": Provide(lambda: self.context, sync_to_thread=False)},

@@ -5,9 +5,11 @@ Unknown keys are refused. The OpenAPI document is made from these, their docstri
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+
+from livegnn.deployment.config_cluster import WORKERS_MAX, PartitionerName
 
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1, description="version of the graph")]
 Ids = Annotated[list[int | str], Meta(min_length=1, description="ids of vertices, all integers or all strings")]
@@ -56,6 +58,17 @@ class SwapBody(RequestBody, kw_only=True):
 
     engine: str
     model: str
+
+
+class RepartitionBody(RequestBody, kw_only=True):
+    """workers: how many there are to be; as many as there are where it is left out.
+
+    balance: what workers are to have the same of; "work" needs a partitioner that reads edges.
+    """
+
+    partition: PartitionerName = "metis"
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] | None = None
+    balance: Literal["edges", "work"] = "edges"
 
 
 class AppliedAnswer(Struct, frozen=True):
@@ -140,3 +153,11 @@ class SnapshotAnswer(Struct, frozen=True):
 
     version: int
     pause_ms: float
+
+
+class RepartitionAnswer(Struct, frozen=True):
+    """workers: that serve now.  version: when they had taken over.  seconds: that it took."""
+
+    workers: int
+    version: int
+    seconds: float

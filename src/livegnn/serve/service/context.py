@@ -20,6 +20,7 @@ from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
 from livegnn.serve.service.bodies import EngineBody
 from livegnn.serve.service.feed import ChangeFeed
+from livegnn.serve.service.repartitions import RepartitionDesk
 from livegnn.serve.service.stats import StatsDesk
 from livegnn.serve.traffic import Traffic
 
@@ -52,20 +53,25 @@ class ServiceContext:
     stats: StatsDesk
     feed: ChangeFeed
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "livegnn-readers"))
+    repartitions: RepartitionDesk = field(default_factory=RepartitionDesk)
     is_draining: bool = False
     writes: int = 0
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """One write, from its acceptance to its answer. Raises: Refused while the service drains."""
-        if self.is_draining:
-            text = "[drain] expected a service that takes writes, got one that drains; send it again after its restart"
-            raise Refused(503, "Draining", text, True)
+        self.refuse_draining()
         self.writes += 1
         try:
             yield
         finally:
             self.writes -= 1
+
+    def refuse_draining(self) -> None:
+        """Raises: Refused while the service drains."""
+        if self.is_draining:
+            text = "[drain] expected a service that takes writes, got one that drains; send it again after its restart"
+            raise Refused(503, "Draining", text, True)
 
     def engine(self, name: str | None) -> tuple[str, LiveModel]:
         """The engine that a request names, or the only one. Raises: UsageError."""
@@ -147,8 +153,9 @@ class ServiceContext:
         return [int(each) for each in given]
 
     def close(self) -> None:
-        """Ends the threads that read."""
+        """Ends the threads."""
         self.readers.shutdown(wait=False, cancel_futures=True)
+        self.repartitions.end()
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Runs what may wait or takes long in a thread."""

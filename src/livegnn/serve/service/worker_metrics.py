@@ -12,12 +12,14 @@ WORKER_METRICS = {
     "livegnn_worker_ghosts": ("gauge", "Vertices of others that a worker keeps, by worker."),
     "livegnn_worker_edges": ("gauge", "Edges that a worker holds, those between two workers at both, by worker."),
     "livegnn_worker_sent_bytes_total": ("counter", "Bytes that a worker sent to others since it started, by worker."),
+    "livegnn_worker_work_total": ("counter", "Outputs of its own that batches changed since it started, by worker."),
 }
 _REPORTED = {  # in Cluster.report()
     "livegnn_worker_vertices": "vertices",
     "livegnn_worker_ghosts": "ghosts",
     "livegnn_worker_edges": "edges",
     "livegnn_worker_sent_bytes_total": "bytes",
+    "livegnn_worker_work_total": "work",
 }
 
 

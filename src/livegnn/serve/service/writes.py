@@ -1,4 +1,4 @@
-"""Routes that write: batches of updates, swaps, snapshots; and the one that ends writing."""
+"""Routes that write: batches of updates, swaps, snapshots; others for workers; and the one that ends writing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from litestar import Request, post
@@ -19,7 +20,14 @@ from livegnn.graph import Updates
 from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import decode_updates
 from livegnn.serve.service.arrow_bodies import updates_of_arrow
-from livegnn.serve.service.bodies import EXAMPLE_UPDATES, AppliedAnswer, SnapshotAnswer, SwapBody
+from livegnn.serve.service.bodies import (
+    EXAMPLE_UPDATES,
+    AppliedAnswer,
+    RepartitionAnswer,
+    RepartitionBody,
+    SnapshotAnswer,
+    SwapBody,
+)
 from livegnn.serve.service.context import ServiceContext
 from livegnn.serve.service.forms import ARROW, FRAME
 from livegnn.serve.update_frames import decode_updates as decode_frame
@@ -105,6 +113,18 @@ async def snapshot(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
     return SnapshotAnswer(report.version, report.pause_s * 1e3)
 
 
+@post("/v1/admin/repartition", status_code=200, summary="Have other workers take over")
+async def repartition(data: JSONBody[RepartitionBody], context: NamedDependency[ServiceContext]) -> RepartitionAnswer:
+    """Of a service over workers: others take their place, or another number of them; all else goes on meanwhile.
+
+    It takes as long as a start, or longer. A second request waits for the first one. The next start has the workers
+    of the configuration again.
+    """
+    context.refuse_draining()
+    work = partial(context.deployment.repartition, data.partition, data.workers, data.balance)
+    return RepartitionAnswer(*await context.repartitions.run(work))
+
+
 @post("/v1/admin/drain", status_code=200, summary="Take no more writes")
 async def drain(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
     """For a stop that is near: refuses writes from now on, answers those under way, and writes a snapshot.
@@ -118,4 +138,4 @@ async def drain(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
     return SnapshotAnswer(report.version, report.pause_s * 1e3)
 
 
-HANDLERS = (updates, swap, snapshot, drain)
+HANDLERS = (updates, swap, snapshot, repartition, drain)
