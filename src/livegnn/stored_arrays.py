@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import threading
 import zipfile
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -17,6 +18,7 @@ _END = struct.Struct("<4s4H2IH")  # the record that ends a zip
 _ZIP64_BYTES = 56 + 20  # of the two records in front of it that torch writes
 _ELSEWHERE = 0xFFFFFFFF
 _CHUNK_BYTES = 1 << 20
+_HEADER_LOCK = threading.RLock()  # ast.literal_eval, which reads headers, counts its depth once for all threads
 
 
 def read_arrays(content: Content) -> dict[str, NDArray[Any]]:
@@ -40,7 +42,8 @@ def _read_array(member: BinaryIO, size: int, name: str) -> NDArray[Any]:
     """One member. The array is made only where the bytes that are there fill it."""
     version = np.lib.format.read_magic(member)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    shape, by_column, dtype = readers[version](member)
+    with _HEADER_LOCK:
+        shape, by_column, dtype = readers[version](member)
     count = math.prod(shape)
     if dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize != size - member.tell():
         raise ValueError(f"a member {name!r} whose header says {shape} of {dtype}, and whose {size} bytes are others")
