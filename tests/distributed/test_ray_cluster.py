@@ -65,9 +65,9 @@ def test_that_other_workers_on_ray_take_over_while_batches_go_on(crew):
     def processes():
         return {facts["process"] for facts in cluster.report()}
 
-    def made(present, size):
+    def made(present, size, number):
         grow()  # it comes after the snapshot
-        successor = another(present, size)
+        successor = another(present, size, number)
         if len(started) == 1:
             os.kill(successor.processes()[0], signal.SIGKILL)  # then all begins again
         started.append(successor)

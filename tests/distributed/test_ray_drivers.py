@@ -11,6 +11,7 @@ import pytest
 import livegnn as lg
 from livegnn.distributed.ray_names import RayName
 from livegnn.testing.models import random_model
+from tests.distributed.waiting import wait_for_actors
 from tests.simulation import named_streams
 from tests.soak.drivers import DriverProcess
 
@@ -18,14 +19,6 @@ from tests.soak.drivers import DriverProcess
 @pytest.fixture
 def address(ray_cluster):
     return ray_cluster.get_runtime_context().gcs_address
-
-
-def wait_for_actors(name, count):
-    """Until so many live; Ray ends others in its own time."""
-    until = time.monotonic() + 20.0
-    while len(found := RayName("test", name).actors()) != count:
-        assert time.monotonic() < until, found
-        time.sleep(0.1)
 
 
 @pytest.fixture

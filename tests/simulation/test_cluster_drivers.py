@@ -233,14 +233,15 @@ def test_that_a_driver_may_die_in_a_repartition(step, reached, in_files, tmp_pat
         for each in (engine, cluster):
             each.apply(updates)
 
-    def made(size):
+    def made(size, number):
         grow()
-        successor = another(size)
+        successor = another(size, number)
         call, lead = successor.call, successor.lead
 
         def end():
             for name in ("call", "keep", "lead", "close"):
                 setattr(successor, name, dies)
+            crew.lead = cluster._crew._kept.publish = dies
             raise DriverDied
 
         def dying(calls):
@@ -292,8 +293,8 @@ def test_that_a_driver_that_was_replaced_does_not_go_over_to_other_workers():
     pair = Pair(5)
     before, another = pair.cluster, pair.crew.another
 
-    def made(size):
-        successor = another(size)
+    def made(size, number):
+        successor = another(size, number)
         lead = successor.lead
 
         def leading():

@@ -261,11 +261,11 @@ def test_that_a_repartition_that_is_interrupted_leaves_no_workers_and_no_files(s
     world = Logged(3, 2, **({"snapshots": tmp_path} if in_files else {}))
     crew, another = world.crew, world.crew.another
 
-    def made(size):
+    def made(size, number):
         updates = world.batch()
         world.engine.apply(updates)
         world.cluster.apply(updates)
-        successor = another(size)
+        successor = another(size, number)
         call = successor.call
 
         def interrupted(calls):
@@ -299,8 +299,8 @@ def test_that_workers_serve_on_where_others_cannot_lead(tmp_path):
     world = Logged(3, 2, snapshots=tmp_path)
     crew, another = world.crew, world.crew.another
 
-    def made(size):
-        successor = another(size)
+    def made(size, number):
+        successor = another(size, number)
 
         def lead():
             raise InvariantBroken("x")

@@ -106,12 +106,14 @@ class RayGroup:
                 'give fewer workers, or backend="gloo"'
             )
         if self._name is not None:
-            if self._name.actors():
+            serving = self._name.serving()
+            if any(each.crew == serving for each in self._name.actors()):
                 raise UsageError(
                     f"[{self._where}] expected a name that no workers have, got {self._name.name!r}; attach to them, "
                     "or choose another"
                 )
-            self._name.claim()
+            self._name.claim(fresh=True)
+            _end_others(ray, self._name)
         self._ray = ray
 
     @classmethod
@@ -130,36 +132,33 @@ class RayGroup:
         Raises:  UsageError where there are none.
         """
         found, ray = RayName(where, name), connect(where, address, outlives=True)
-        actors = found.actors()
+        before = found.serving()
+        asked = _about(ray, found.actors())  # another crew may take over meanwhile
+        found.refuse_none([each for each in asked if each.crew in (before, found.serving())])
+        found.claim()
+        actors = _end_others(ray, found)  # those that serve, by now
         answers = _about(ray, actors)
-        found.refuse_none([each for each in answers if each.crew == found.crew])
-        found.claim()  # the driver before may have gone over to another crew until now
-        living = [each for each in answers if each.crew == found.crew]
-        found.refuse_none(living)
-        about = answers[living[0]][1]
+        found.refuse_none(list(answers))
+        about = next(iter(answers.values()))[1]
         options = {"address": address, "threads": about["threads"], "loads": loads, "name": name, "about": about}
         group = cls(where, about["workers"], timeout_s=timeout_s or about["timeout_s"], **options)
         group._name, group._ray = found, ray
         for each in sorted(actors, key=lambda each: (answers.get(each, (-1,))[0], each.order)):
-            if each.crew != found.crew:  # of a crew that a driver was about to go over to, or had left
-                with suppress(ray.exceptions.RayError):
-                    ray.kill(each.actor)
-                continue
             group._end(each.rank)  # one that a driver left when it was replaced
             group._actors[each.rank] = each.actor
             if each not in answers:  # it has stopped
                 group._end(each.rank)
         return group
 
-    def another(self, workers: int) -> RayGroup:
+    def another(self, workers: int, number: int) -> RayGroup:
         """A group of the same kind, driver and name next to this one, of so many workers. It has none yet.
 
-        A driver that attaches finds this one, until the other one leads.
+        A driver that attaches finds this one, until the other one leads. number: of the other one, from 1.
         """
         about = {"threads": self._threads, "timeout_s": self._timeout_s, "loads": self._loads, "about": self.about}
         options: dict[str, Any] = {"address": self._address, "backend": self._backend, **about}
         group = RayGroup(self._where, workers, keeps_kinds=self._keeps_kinds, **options)
-        group._name = None if self._name is None else self._name.of_another_crew()
+        group._name = None if self._name is None else self._name.of_another_crew(number)
         group._ray = self._ray
         return group
 
@@ -297,6 +296,21 @@ class RayGroup:
         if first.cause in (DIED, OF_ANOTHER):
             self.lost = lost
         raise lost
+
+
+def _end_others(ray: Any, name: RayName) -> list[NamedActor]:
+    """Ends the workers of crews that do not serve: a driver before was about to go over to them, or had left them.
+
+    Returns: those that serve.
+    """
+    serving = []
+    for each in name.actors():
+        if each.crew == name.crew:
+            serving.append(each)
+        else:
+            with suppress(ray.exceptions.RayError):
+                ray.kill(each.actor)
+    return serving
 
 
 def _about(ray: Any, actors: Sequence[NamedActor]) -> dict[NamedActor, tuple[int, dict[str, Any]]]:

@@ -5,12 +5,13 @@ number, which none has had: the newest is the one that may write. Each worker re
 that it was given last; a driver asks for the newest number before it starts or ends a worker.
 
 key    = "livegnn/driver/" name "/" number                number: of a driver, 20 digits, from 1
-value  = crew                                              of the workers that are its own now, from 0
+value  = crew                                              the workers that serve it; empty: those of the driver before
+crew   = number "-" k                                      k: among those that this driver has made, 0 of the first
 worker = name "." crew "." rank "." number "." start       start: how many this driver had started before
 
-A driver may make another crew of workers and go over to that, which it then writes under its own number. One that
-follows looks at the value after it has taken its number, and the one before at the numbers after it has written the
-value: so they agree, or the one before learns that it was replaced and ends neither crew.
+A driver may make another crew of workers and have that serve in place of the one that it has, by its own value. One
+that follows takes its number first and then looks at the value before; the one before writes its value first and then
+looks for a newer number. So they agree on the crew, or the one before learns that it was replaced, and ends neither.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
-from itertools import count
 from typing import Any, NamedTuple
 
 from livegnn.errors import DriverReplaced, UsageError
@@ -41,15 +40,14 @@ def replaced(where: str) -> DriverReplaced:
 class NamedActor(NamedTuple):
     """A worker. order: of its start, among others of its crew and rank."""
 
-    crew: int
+    crew: str
     rank: int
     order: tuple[int, int]
     actor: Any
 
 
 class RayName:
-    """One name, as a driver sees it. number: of this driver, 0 before claim().  crew: of its workers; before claim()
-    that of the driver before.
+    """One name, as a driver sees it. number: of this driver, 0 before claim().  crew: of its workers, "" before that.
 
     Args:    where: for errors.
     Raises:  UsageError for what is no name.
@@ -60,45 +58,46 @@ class RayName:
             raise UsageError(
                 f"[{where}] expected a name of 1 to 64 letters, digits, '-' and '_', got {shown(name)}; choose such"
             )
-        self.name, self.number = name, 0
-        self._where, self._started, self._crews = where, 0, count(1)
+        self.name, self.number, self.crew = name, 0, ""
+        self._where, self._started = where, 0
 
-    @cached_property
-    def crew(self) -> int:
-        """See the class."""
-        return self._crew_of(self._newest())
+    def serving(self) -> str:
+        """The crew that serves now; "" where there has been none."""
+        for number in sorted(self._numbers(), reverse=True):
+            found = _store()._internal_kv_get(self._key(number))
+            if found:
+                return str(found.decode())
+        return ""
 
-    def claim(self) -> None:
-        """Makes this driver the newest of its name, of the crew that the one before has."""
+    def claim(self, *, fresh: bool = False) -> None:
+        """Makes this driver the newest of its name, with the crew that serves. fresh: with a crew of its own."""
         kv = _store()
         while True:
-            before = self._newest()
-            value = b"%d" % self.crew  # whether another one was faster
-            if not kv._internal_kv_put(self._key(before + 1), value, overwrite=False):
+            number = max(self._numbers(), default=0) + 1
+            was_there = kv._internal_kv_put(self._key(number), b"", overwrite=False)
+            if not was_there:  # else another driver was faster
                 break
-        self.number = before + 1
-        self.crew = self._crew_of(before)
-        self._crews = count(self.crew + 1)
-        kv._internal_kv_put(self._key(self.number), b"%d" % self.crew, overwrite=True)
+        self.number, self.crew = number, f"{number}-0" if fresh else self.serving()
+        kv._internal_kv_put(self._key(number), self.crew.encode(), overwrite=True)
         for old in self._numbers():
-            if old < self.number:
+            if old < number:
                 kv._internal_kv_del(self._key(old))
 
-    def of_another_crew(self) -> RayName:
-        """The same name and driver, for workers next to these."""
+    def of_another_crew(self, number: int) -> RayName:
+        """The same name and driver, for workers next to these. number: of the crew, from 1."""
         name = RayName(self._where, self.name)
-        name.number, name.crew, name._crews = self.number, next(self._crews), self._crews
+        name.number, name.crew = self.number, f"{self.number}-{number}"
         return name
 
     def lead(self) -> None:
-        """This crew is the driver's own from now on. Raises: DriverReplaced."""
+        """This crew serves from now on. Raises: DriverReplaced; then it may be that the newer driver has it."""
         self.refuse_replaced()
-        _store()._internal_kv_put(self._key(self.number), b"%d" % self.crew, overwrite=True)
+        _store()._internal_kv_put(self._key(self.number), self.crew.encode(), overwrite=True)
         self.refuse_replaced()
 
     def is_replaced(self) -> bool:
         """Whether there is a newer driver."""
-        return self._newest() > self.number
+        return max(self._numbers(), default=0) > self.number
 
     def refuse_replaced(self) -> None:
         """Raises: DriverReplaced where there is a newer driver."""
@@ -126,18 +125,11 @@ class RayName:
         for each in ray.util.list_named_actors(all_namespaces=True):
             name, *numbers = each["name"].split(".")
             if each["namespace"] == _NAMESPACE and name == self.name and len(numbers) == 4:
-                crew, rank, *order = map(int, numbers)
+                crew, (rank, *order) = numbers[0], map(int, numbers[1:])
                 with suppress(ValueError):  # it has died since
                     actor = ray.get_actor(each["name"], namespace=_NAMESPACE)
                     found.append(NamedActor(crew, rank, (order[0], order[1]), actor))
         return found
-
-    def _crew_of(self, number: int) -> int:
-        """Of the driver of that number, 0 where there is none."""
-        return int(_store()._internal_kv_get(self._key(number)) or b"0")
-
-    def _newest(self) -> int:
-        return max(self._numbers(), default=0)
 
     def _numbers(self) -> list[int]:
         return [int(key.rpartition(b"/")[2]) for key in _store()._internal_kv_list(self._key(None))]

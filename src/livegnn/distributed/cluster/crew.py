@@ -42,9 +42,10 @@ class Crew(Protocol):
         Raises: WorkerUnavailable where that fails.
         """
 
-    def another(self, size: int) -> Crew:
+    def another(self, size: int, number: int) -> Crew:
         """A crew of the same kind and driver next to this one, of empty workers that are joined.
 
+        number: of the crew, which this driver has given to no other one.
         Raises: WorkerUnavailable where they cannot be placed.
         """
 
@@ -101,7 +102,7 @@ class ThreadCrew:
             each._end_workers()
         return crew
 
-    def another(self, size: int) -> ThreadCrew:
+    def another(self, size: int, number: int) -> ThreadCrew:
         """See Crew."""
         crew = ThreadCrew(size, self._threads, self._timeout_s)
         crew._driver = self._driver

@@ -18,7 +18,8 @@ class Keeping:
     version: of the snapshots.  snapshots: handles, by worker; none where they were a driver's that is lost.  state: of
     the driver then, where one may follow.  batches: since, by version.  pinned: snapshots that are needed, too.
 
-    Args:    driver_state: for a driver that may follow, which finds it in the folder, and at detached workers.
+    Args:    snapshot_batches: after so many batches a snapshot is due.
+             driver_state: for a driver that may follow, which finds it in the folder, and at detached workers.
              keeps_notes: whether the workers are such.  folder: for snapshots, in place of the crew's own memory.
     """
 
@@ -26,6 +27,7 @@ class Keeping:
         self,
         crew: Crew,
         version: int,
+        snapshot_batches: int,
         driver_state: Callable[[], bytes],
         keeps_notes: bool,
         folder: SnapshotFolder | None,
@@ -34,6 +36,7 @@ class Keeping:
         self.version, self.snapshots, self.pinned = version, list[Any](), list[Any]()
         self.state: bytes | None = None
         self.batches: dict[int, GivenBatch] = {}
+        self._every = self._due = snapshot_batches
 
     @property
     def state_wanted(self) -> bool:
@@ -44,6 +47,15 @@ class Keeping:
     def note(self) -> bytes | None:
         """The state of the driver, for workers that keep it."""
         return self.state if self.keeps_notes else None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there are enough batches for another snapshot."""
+        return len(self.batches) >= self._due
+
+    def put_off(self) -> None:
+        """A snapshot that was due could not be taken: it is after as many batches more."""
+        self._due = len(self.batches) + self._every
 
     def follow(self, notes: DriverNotes, snapshots: Sequence[Any]) -> None:
         """Goes on from what a driver before has noted."""
@@ -56,8 +68,12 @@ class Keeping:
         Raises: WorkerUnavailable, StorageFailed, DriverReplaced.
         """
         state = self.driver_state() if self.state_wanted else None
-        self.replace(version, self.made("take_snapshot", version, state), state)
-        self.drop_older()
+        try:
+            self.replace(version, self.made("take_snapshot", version, state), state)
+            self.drop_older()
+        except (WorkerUnavailable, StorageFailed):
+            self.remove_old_files()  # what was written of it would fill the disk
+            raise
 
     def made(self, method: str, version: int, state: bytes | None) -> list[Any]:
         """Handles of snapshots of all workers. Raises: WorkerUnavailable where one of them has none; StorageFailed."""
@@ -80,6 +96,13 @@ class Keeping:
             self.folder.publish(version, snapshots, state)
         self.version, self.snapshots, self.state = version, snapshots, state
         self.batches.clear()
+        self._due = self._every
+
+    def publish(self) -> None:
+        """The folder names the newest snapshots again. Raises: StorageFailed, DriverReplaced."""
+        assert self.folder is not None
+        assert self.state is not None
+        self.folder.publish(self.version, self.snapshots, self.state)
 
     def drop_older(self) -> None:
         """What came before the newest snapshots is not needed any more. Raises: WorkerUnavailable, StorageFailed."""

@@ -19,7 +19,11 @@ Rounds: TypeAlias = list[list[bytes]]
 
 
 class PartSnapshot(NamedTuple):
-    """All that a worker starts again from. parcels: what it sends while another one starts from the same version."""
+    """All that a worker starts again from.
+
+    arrays: of PartArrays, and "work" of PartWorker.  parcels: what it sends while another one starts from the same
+    version.
+    """
 
     version: int
     arrays: dict[str, AnyArray]

@@ -69,10 +69,10 @@ class RayCrew:
         self._group.form()
         return self.call([("ready",)] * self.size)
 
-    def another(self, size: int) -> RayCrew:
+    def another(self, size: int, number: int) -> RayCrew:
         """See Crew."""
         crew = RayCrew.__new__(RayCrew)
-        crew._begin(self._group.another(size), self._threads)
+        crew._begin(self._group.another(size, number), self._threads)
         try:
             crew.reform()
         except BaseException:

@@ -21,7 +21,7 @@ from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChange
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StagedFolder
-from livegnn.errors import InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
+from livegnn.errors import DriverReplaced, InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
 
 _ATTEMPTS = 5  # at one batch, while workers are lost
 _log = logging.getLogger("livegnn")
@@ -35,6 +35,14 @@ class _Next(NamedTuple):
     driver_state: bytes | None
 
 
+class _Manned(NamedTuple):
+    """Workers, what they start again from, and their number among the crews of this driver."""
+
+    crew: Crew
+    kept: Keeping
+    number: int
+
+
 class RecoveringCrew:
     """A crew that goes on where workers are lost. version: of their outputs.
 
@@ -42,7 +50,7 @@ class RecoveringCrew:
 
     Args:    snapshot_batches: after so many batches every worker takes a snapshot to start again from.
              driver_state, keeps_notes, folder: as of Keeping.
-             number: of the crew, among those that the driver makes one after another.
+             number: of the crew, among those that the driver makes one after another.  what: the workers, for messages.
     """
 
     def __init__(
@@ -55,17 +63,36 @@ class RecoveringCrew:
         keeps_notes: bool = False,
         folder: SnapshotFolder | None = None,
         number: int = 0,
+        what: str = "workers",
     ) -> None:
-        self.size, self.version, self.number, self.closed = crew.size, version, number, False
-        self.lock = threading.RLock()
-        self._crew, self._recipe, self._snapshot_batches = crew, recipe, snapshot_batches
-        self._kept = Keeping(crew, version, driver_state, keeps_notes, folder)
+        self.version, self.closed, self.lock = version, False, threading.RLock()
+        self._recipe, self._snapshot_batches, self._what = recipe, snapshot_batches, what
+        kept = Keeping(crew, version, snapshot_batches, driver_state, keeps_notes, folder)
+        self._manned = _Manned(crew, kept, number)
         self._next: _Next | None = None  # what was prepared
         self._in_doubt = False  # some workers may have made a batch their own that was given up, or not one that stands
         self._held: GivenBatch | None = None
         self._late: BaseException | None = None
         self._moves_max = -1
         self._history: History | None = None
+
+    @property
+    def size(self) -> int:
+        """Workers."""
+        return self._crew.size
+
+    @property
+    def number(self) -> int:
+        """Of the crew."""
+        return self._manned.number
+
+    @property
+    def _crew(self) -> Crew:
+        return self._manned.crew
+
+    @property
+    def _kept(self) -> Keeping:
+        return self._manned.kept
 
     def start(self, steps: Iterable[Sequence[Call]]) -> None:
         """Has the workers start. Raises: what a worker raises; WorkerUnavailable. Then the workers have ended."""
@@ -190,6 +217,7 @@ class RecoveringCrew:
                 raise
             if not any(isinstance(answer, PartRefusal) for answer in answers):
                 self._stands(batch)
+                self._note(batch)
             return answers
 
     # ---- batches in two steps, for what has to be written down between them; the lock is held from one to the other
@@ -234,20 +262,27 @@ class RecoveringCrew:
         assert batch is not None
         try:
             self._stands(batch)
-            calls: list[Call] = [("decide", True)] * self.size
-            try:
-                return self._crew.call(calls)
-            except WorkerUnavailable:
-                self._in_doubt = True
-                return self._recover(None, batch.version)
-        except WorkerUnavailable:
-            return None
+            answers = self._published(batch)
+            self._note(batch)
+            return answers
         except BaseException:  # the graph goes back; the log has the batch, which comes again
-            self._stands_not(batch)
+            if self._kept.batches.pop(batch.version, None) is not None:
+                self.version = batch.version - 1
             self._in_doubt = True
             raise
         finally:
             self.lock.release()
+
+    def _published(self, batch: GivenBatch) -> list[PartChanges] | None:
+        try:
+            calls: list[Call] = [("decide", True)] * self.size
+            return self._crew.call(calls)
+        except WorkerUnavailable:
+            self._in_doubt = True
+        try:
+            return self._recover(None, batch.version)
+        except WorkerUnavailable:
+            return None
 
     def take_back(self) -> None:
         """The batch that is held does not stand. Nothing where none is."""
@@ -324,16 +359,15 @@ class RecoveringCrew:
 
     def take_snapshot_if_due(self) -> None:
         """The batch before stands, whatever becomes of the snapshot."""
-        since = len(self._kept.batches)
-        if self.closed or not since or since % self._snapshot_batches:
+        if self.closed or not self._kept.is_due:
             return
         try:
             with self.lock:
                 self._settle()
                 self._kept.take(self.version)
         except (WorkerUnavailable, StorageFailed) as error:
+            self._kept.put_off()
             _log.warning("[cluster] no snapshot of version %d, it is taken later: %s", self.version, error)
-            self._kept.remove_old_files()  # what was written of it would fill the disk
 
     # ---- another crew, which takes over from this one
 
@@ -357,12 +391,12 @@ class RecoveringCrew:
             self._history, self._kept.pinned = None, []
 
     def is_that_of(self, other: RecoveringCrew) -> bool:
-        """Whether the workers of `other` have taken over from these."""
+        """Whether both have the same workers."""
         return self._crew is other._crew
 
     def abandon(self) -> None:
-        """Ends workers that were to take over, and their files."""
-        self._kept.snapshots = []
+        """Ends workers that are not to take over, or from which others have, and their files."""
+        self._kept.snapshots, self._kept.pinned = [], []
         self.close()
         self._kept.remove_old_files()
 
@@ -371,14 +405,15 @@ class RecoveringCrew:
 
         Raises: WorkerUnavailable.
         """
-        folder = None if self._kept.folder is None else StagedFolder(self._kept.folder, number)
-        given = (origin.recipe, origin.version, self._snapshot_batches, lambda: driver_state or b"", self.keeps_notes)
-        return RecoveringCrew(self._crew.another(workers), *given, folder, number)
+        kept, crew = self._kept, self._crew.another(workers, number)
+        folder = None if kept.folder is None else StagedFolder(kept.folder, number)
+        given = (origin.recipe, origin.version, self._snapshot_batches, lambda: driver_state or b"", kept.keeps_notes)
+        return RecoveringCrew(crew, *given, folder, number, "new workers")
 
-    def take_over(self, other: RecoveringCrew, driver_state: bytes | None) -> Crew:
-        """The workers of another crew, which are as far, in place of these. Returns: those, for close().
+    def take_over(self, other: RecoveringCrew, driver_state: Callable[[], bytes]) -> None:
+        """The workers of another crew, which are as far, in place of these, which `other` has then.
 
-        driver_state: of this version.  The caller holds the lock, and the graph's.
+        driver_state: of this version, for a driver that follows.  The caller holds the lock, and the graph's.
         Raises:  WorkerUnavailable, StorageFailed, DriverReplaced; then nothing has changed.
         """
         if other.version != self.version:
@@ -386,32 +421,37 @@ class RecoveringCrew:
         with other.lock:
             other.keep_moves(self._moves_max)
             kept, folder = other._kept, None
-            if isinstance(kept.folder, StagedFolder):  # its newest snapshot may not be older than the present one
-                kept.driver_state = lambda: driver_state or b""
-                other._take_snapshot_surely()
-                folder = kept.folder.publish_last()
-            other._crew.lead()
+            try:
+                if isinstance(kept.folder, StagedFolder):  # its newest snapshot may not be older than the present one
+                    kept.driver_state = driver_state
+                    other._take_snapshot_surely()
+                    folder = kept.folder.publish_last()
+                other._crew.lead()
+            except BaseException:
+                self._lead_on(folder is not None)
+                raise
             kept.driver_state, kept.folder = self._kept.driver_state, folder
-            before, self._crew, self._kept = self._crew, other._crew, kept
-            self.size, self.number = other.size, other.number
             self._in_doubt, self._history = other._in_doubt, None
-            kept.remove_old_files()
-        return before
+            self._manned, other._manned = other._manned, self._manned
+
+    def _lead_on(self, is_published: bool) -> None:
+        """These workers serve on. is_published: whether the folder names others."""
+        with suppress(Exception):  # of a driver that was replaced, or without Ray
+            self._crew.lead()
+        if is_published:
+            with suppress(StorageFailed, DriverReplaced):
+                self._kept.publish()
 
     # ---- inside
 
     def _stands(self, batch: GivenBatch) -> None:
         self._kept.batches[batch.version] = batch
         self.version = batch.version
+
+    def _note(self, batch: GivenBatch) -> None:
+        """For workers that follow: it stands, and nothing takes it back."""
         if self._history is not None:
             self._history.batches.append(batch)
-
-    def _stands_not(self, batch: GivenBatch) -> None:
-        """After all: the last one."""
-        if self._kept.batches.pop(batch.version, None) is not None:
-            self.version = batch.version - 1
-            if self._history is not None:
-                self._history.batches.pop()
 
     def _settle(self) -> None:
         """After a batch that was given up: workers that have made it their own start again without it."""
@@ -489,7 +529,9 @@ class RecoveringCrew:
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
-        what = f"workers {lost} were lost" if lost else "a round broke" if kept.snapshots else "another driver came"
+        what = (
+            f"{self._what} {lost} were lost" if lost else "a round broke" if kept.snapshots else "another driver came"
+        )
         _log.warning("[cluster] %s; all are at version %d again", what, target)
         return answers if wanted == target else None
 

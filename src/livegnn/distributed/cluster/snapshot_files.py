@@ -33,8 +33,7 @@ import msgspec
 import numpy as np
 
 from livegnn.distributed.cluster.notes import PartSnapshot
-from livegnn.distributed.ray_names import replaced as by_another
-from livegnn.errors import FileMissing, StorageFailed, UsageError
+from livegnn.errors import DriverReplaced, FileMissing, StorageFailed, UsageError
 from livegnn.stored import checked, made_folder, replaced
 from livegnn.stored_arrays import read_arrays
 from livegnn.types import AnyArray
@@ -186,7 +185,10 @@ class SnapshotFolder:
     def _refuse_another(self) -> None:
         now = self._manifest()
         if now is not None and now.driver != self.driver:
-            raise by_another("snapshot")
+            raise DriverReplaced(
+                f"[snapshot] expected to be the driver of the snapshots in {self.path}, got another process that goes "
+                "on from them, or has begun a cluster there; use that one, or another folder"
+            )
 
     def remove_old(self, needed: Sequence[StoredPart]) -> None:
         """Removes files of this crew, and of those before, that the manifest does not name.

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from livegnn.distributed.cluster.crew import Call, Crew
+from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.cut import check_parts
 from livegnn.distributed.cluster.directory import Directory, placed
 from livegnn.distributed.cluster.driver_state import DriverState
@@ -41,6 +42,7 @@ ClusterBalance: TypeAlias = Literal["edges", "work"]
 _ATTEMPTS = 5
 _WORK_SHARE = 0.9
 _FEW = 2  # batches that may wait while the last ones are applied
+_SHRINKS = 0.9  # batches that are left, of those that were left before
 _NO_EDGES = Topology.of_edges([], [], 0)
 _log = logging.getLogger("livegnn")
 
@@ -67,22 +69,21 @@ class Succession:
         with host.lock:
             self._crew.refuse_closed("repartition")
             host.refuse_busy("repartition")
-            count = self._crew.size if workers is None else check_parts("repartition", workers)
-        wanted = _checked(partition, count, balance)
         with self._one_at_a_time:
+            count = self._crew.size if workers is None else check_parts("repartition", workers)
+            wanted = _checked(partition, count, balance)
             for attempt in range(_ATTEMPTS):
                 try:
-                    before = self._succeeded(wanted, attempt > 0)
-                except WorkerUnavailable:
+                    if self._succeeded(wanted, attempt > 0):
+                        return
+                    why = "another model came"
+                except WorkerUnavailable as error:
                     if attempt == _ATTEMPTS - 1:
                         raise
-                    continue
-                if before is not None:
-                    before.close()
-                    _log.info("[repartition] %d workers have taken over from %d", count, before.size)
-                    return
+                    why = str(error)
+                _log.warning("[repartition] it begins again: %s", why)
         raise UsageError(
-            f"[repartition] expected one model meanwhile, got a swap in each of {_ATTEMPTS} attempts; call it again"
+            f"[repartition] expected one model meanwhile, got a swap in the last of {_ATTEMPTS} attempts; call it again"
         )
 
     def interrupt(self) -> None:
@@ -91,8 +92,8 @@ class Succession:
         if successors is not None:
             successors.interrupt()
 
-    def _succeeded(self, wanted: WantedCut, again: bool) -> Crew | None:
-        """Once through the steps. Returns: the crew before; None where another model has come."""
+    def _succeeded(self, wanted: WantedCut, again: bool) -> bool:
+        """Once through the steps. Returns: whether the new workers serve: False where another model has come."""
         directory, host = self._directory, self._directory.graph.host
         self._made += 1
         try:
@@ -101,22 +102,25 @@ class Succession:
                 beginning = self._beginning(wanted, again)
             newcomers = directory.newcomers.continued(beginning.parts(wanted), beginning.live)
             state = beginning.state_with(newcomers, self._made)
+            beginning = beginning._replace(topology=None, state=None)  # they are large
             self._successors = successors = self._crew.next_to(wanted.workers, beginning.origin, state, self._made)
             self._crew.refuse_closed("repartition")
             successors.start(beginning.steps(newcomers.parts))
             _log.info("[repartition] %d new workers have started at version %d", wanted.workers, successors.version)
-            following = _Following(successors, beginning, newcomers)
+            following = _Following(self._crew, successors, beginning, newcomers)
             following.catch_up()
             with host.lock, self._crew.lock:
                 self._crew.refuse_closed("repartition")
                 if not beginning.origin.history.is_whole:
-                    return None
+                    return False
                 following.apply_all()
                 try:
-                    return self._crew.take_over(successors, self._state_with(newcomers))
+                    self._crew.take_over(successors, lambda: _with(self._state(), newcomers, self._made))
                 finally:
-                    if self._crew.is_that_of(successors):
+                    if self._crew.number == self._made:
                         directory.newcomers = newcomers
+            _log.info("[repartition] %d workers have taken over", wanted.workers)
+            return True
         finally:
             self._crew.end_succession()
             abandoned, self._successors = self._successors, None
@@ -147,16 +151,17 @@ class Succession:
         return dataclasses.replace(topology, work=self._work(topology)) if by_work else topology
 
     def _work(self, topology: Topology) -> Int64Array:
-        """In how many batches each vertex has changed, so weighed that edges are a tenth of the whole load."""
+        """In how many batches each vertex has changed, so weighed that edges are a tenth of the whole load.
+
+        (slots,) int64.
+        """
         work = np.zeros(topology.slot_count, np.int64)
         for slots, counts in self._crew.each("work"):
             work[slots] = counts
         edges = int((topology.in_edges() + 1).sum())
-        return work * max(1, round(_WORK_SHARE / (1 - _WORK_SHARE) * edges / max(1, int(work.sum()))))
-
-    def _state_with(self, newcomers: Newcomers) -> bytes | None:
-        """The driver's state now, but for the parts."""
-        return _with(self._state(), newcomers, self._made) if self._crew.state_wanted else None
+        weight = _WORK_SHARE / (1 - _WORK_SHARE) * edges / max(1, int(work.sum()))
+        weighed: Int64Array = np.rint(work * weight).astype(np.int64)
+        return weighed
 
 
 class Beginning(NamedTuple):
@@ -201,14 +206,19 @@ class _Following:
     Invariant: they, and the rule for newcomers, are at the version after the first `_applied` batches.
     """
 
-    def __init__(self, crew: RecoveringCrew, beginning: Beginning, newcomers: Newcomers) -> None:
-        self._crew, self._newcomers, self._slots = crew, newcomers, len(beginning.live)
+    def __init__(
+        self, present: RecoveringCrew, crew: RecoveringCrew, beginning: Beginning, newcomers: Newcomers
+    ) -> None:
+        self._present, self._crew, self._newcomers, self._slots = present, crew, newcomers, len(beginning.live)
         self._history, self._applied = beginning.origin.history, 0
 
     def catch_up(self) -> None:
-        """Applies what has come, until little is left, or as much comes as goes. Raises: WorkerUnavailable."""
-        before = 2 * len(self._history.batches)
-        while self._history.is_whole and _FEW < (left := self._left) <= before // 2:
+        """Applies what has come, until little is left, or nearly as much comes as goes.
+
+        Raises: WorkerUnavailable; UsageError once the cluster is closed.
+        """
+        before = math.inf
+        while self._history.is_whole and _FEW < (left := self._left) <= _SHRINKS * before:
             before = left
             self._apply(left)
             _log.info("[repartition] new workers are at version %d", self._crew.version)
@@ -223,6 +233,7 @@ class _Following:
 
     def _apply(self, count: int) -> None:
         for batch in self._history.batches[self._applied : self._applied + count]:
+            self._present.refuse_closed("repartition")
             self._apply_one(batch)
             self._applied += 1
 

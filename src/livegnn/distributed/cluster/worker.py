@@ -32,6 +32,8 @@ from livegnn.errors import InvariantBroken, UpdateError
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
+_ADD_VERTEX = _native.UpdateKind.AddVertex.value
+
 
 class _Done(NamedTuple):
     rounds: Rounds
@@ -136,6 +138,7 @@ class PartWorker:
         self._moves_max = moves_max
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
+        self._work = np.array(snapshot.arrays["work"])
         self._keep(snapshot.version, snapshot.parcels, driver)
 
     def repeat_start(self, version: int) -> None:
@@ -157,7 +160,7 @@ class PartWorker:
     def _snapshot_of(self, version: int, driver: bytes | None, native: Any) -> PartSnapshot:
         part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
-        arrays = part.arrays().to_arrays()
+        arrays = part.arrays().to_arrays() | {"work": self._work.copy()}
         self._keep(version, parcels, driver)  # the cluster holds the rest
         return PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
 
@@ -226,7 +229,7 @@ class PartWorker:
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
-        self._count(changes.slots)
+        self._count(given.columns, changes.slots)
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
@@ -235,14 +238,19 @@ class PartWorker:
             self._done[version - 1] = before._replace(changes=before.changes._replace(moves=None))
         return changes
 
-    def _count(self, slots: Int64Array) -> None:
-        places = self.part.halo.locals(slots)
-        places = places[places >= 0]  # a removed vertex has changed, too
+    def _count(self, batch: BatchColumns, changed: Int64Array) -> None:
+        """The work of a batch. A vertex that it adds has none of the one before in its slot."""
         if len(self._work) < self.part.store.slot_count:
             grown = np.zeros(max(self.part.store.slot_count, 2 * len(self._work)), np.int64)
             grown[: len(self._work)] = self._work
             self._work = grown
-        self._work[places] += 1
+        self._work[self._places(batch["u"][batch["kind"] == _ADD_VERTEX])] = 0
+        self._work[self._places(changed)] += 1
+
+    def _places(self, slots: Int64Array) -> Int64Array:
+        """Slots in the part of those that are there."""
+        places: Int64Array = self.part.halo.locals(slots)
+        return places[places >= 0]
 
     def repeat(self, version: int) -> PartChanges:
         """This worker's rounds of a batch that it has applied, while others apply it."""

@@ -1,0 +1,130 @@
+"""Which driver a name belongs to, and which crew: the protocol on a store in memory, without Ray."""
+
+from contextlib import suppress
+
+import pytest
+
+from livegnn.distributed import ray_names
+from livegnn.distributed.ray_names import RayName
+from livegnn.errors import DriverReplaced
+
+
+class Died(BaseException):
+    """Instead of a process that ends."""
+
+
+class Store:
+    """dies_at: the number of the writing call, from 1, before which the process ends; 0: none.  after: what is called
+    after such a call, by its number.
+    """
+
+    def __init__(self):
+        self.values, self.dies_at, self.after, self.calls = {}, 0, {}, 0
+
+    def _step(self):
+        self.calls += 1
+        self.dies_at -= 1
+        if self.dies_at == 0:
+            raise Died
+
+    def _internal_kv_put(self, key, value, overwrite):
+        self._step()
+        there = key in self.values
+        if overwrite or not there:
+            self.values[key] = value
+        self.after.pop(self.calls, lambda: None)()
+        return there
+
+    def _internal_kv_get(self, key):
+        return self.values.get(key)
+
+    def _internal_kv_del(self, key):
+        self._step()
+        self.values.pop(key, None)
+
+    def _internal_kv_list(self, prefix):
+        return [key for key in self.values if key.startswith(prefix)]
+
+
+@pytest.fixture
+def store(monkeypatch):
+    made = Store()
+    monkeypatch.setattr(ray_names, "_store", lambda: made)
+    return made
+
+
+def named(fresh=False):
+    name = RayName("test", "fraud")
+    name.claim(fresh=fresh)
+    return name
+
+
+def test_drivers_follow_each_other_with_one_crew(store):
+    assert RayName("test", "fraud").serving() == ""
+    first = named(fresh=True)
+    second = named()
+    assert (first.number, second.number) == (1, 2)
+    assert first.crew == second.crew == RayName("test", "fraud").serving() == "1-0"
+    assert first.is_replaced()
+    assert not second.is_replaced()
+    assert len(store.values) == 1
+    with pytest.raises(DriverReplaced):
+        first.of_another_crew(1).lead()
+    other = second.of_another_crew(1)
+    assert RayName("test", "fraud").serving() == "1-0"
+    other.lead()
+    assert named().crew == RayName("test", "fraud").serving() == "2-1"
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_that_a_driver_that_dies_in_claim_hides_no_crew(store, step):
+    first = named(fresh=True)
+    successor = first.of_another_crew(1)
+    successor.lead()
+    store.dies_at = step
+    with suppress(Died):
+        named()
+    store.dies_at = 0
+    assert RayName("test", "fraud").serving() == successor.crew == named().crew
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_that_two_drivers_that_attach_at_once_find_the_crew(store, step):
+    successor = named(fresh=True).of_another_crew(1)
+    successor.lead()
+    later = []
+    store.after[store.calls + step] = lambda: later.append(named())
+    second, (third,) = named(), later
+    assert (second.number, third.number) == (2, 3)
+    assert third.crew == RayName("test", "fraud").serving() == successor.crew
+    assert second.is_replaced()
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_that_a_driver_that_leads_while_it_is_replaced_knows_it_or_both_agree(store, step):
+    """The one that follows takes its number before or after the value of the one before is written."""
+    first = named(fresh=True)
+    successor, later, led = first.of_another_crew(1), [], []
+
+    def lead():
+        with suppress(DriverReplaced):
+            successor.lead()
+            led.append(True)
+
+    if step == 1:  # between the two looks of lead()
+        store.after[store.calls + 1] = lambda: later.append(named())
+        lead()
+    else:  # between number and value of the one that follows
+        store.after[store.calls + 1] = lead
+        later.append(named())
+    assert led == []
+    assert later[0].crew in (first.crew, successor.crew)
+    assert RayName("test", "fraud").serving() == later[0].crew
+
+
+def test_that_crews_of_two_drivers_have_two_numbers(store):
+    first = named(fresh=True)
+    lost = first.of_another_crew(1)
+    second = named()
+    assert second.of_another_crew(1).crew != lost.crew
+    assert len({first.crew, lost.crew, second.of_another_crew(1).crew}) == 3
