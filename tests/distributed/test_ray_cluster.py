@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
+from livegnn.deployment import topk
 from livegnn.distributed import PartsWriter
 from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.partition import VertexParts
@@ -48,6 +49,11 @@ def test_that_workers_on_ray_have_the_bits_of_one_engine_and_come_back(crew):
         np.testing.assert_array_equal(got.embeddings(ids), want.embeddings(ids))
     ids = np.flatnonzero(engine.graph.host.store.live())
     np.testing.assert_array_equal(cluster.predict(ids), engine.predict(ids))
+    for metric in ("dot", "cosine", "l2", "model"):
+        want, got = (
+            topk.best(each, vertex=int(ids[0]), k=7, metric=metric, linked=False) for each in (engine, cluster)
+        )
+        assert (got.vertices.tolist(), got.scores.tobytes()) == (want.vertices.tolist(), want.scores.tobytes())
     report = cluster.report()
     assert sum(facts["vertices"] for facts in report) == len(ids)
     assert all(facts["bytes"] > 0 for facts in report)

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from livegnn.deployment.config_index import IndexConfig
-from livegnn.deployment.topk import scores_by
+from livegnn.deployment.topk import out_slots
 from livegnn.errors import LiveGnnError, ModelMismatch, UsageError, ValueInvalid, VersionPending, VertexUnknown
 from livegnn.graph.consumers import VertexChange
 from livegnn.inference import Engine
+from livegnn.inference.best import scores_by
 from livegnn.inference.views import SnapshotView
 from livegnn.models.model import Model
 from livegnn.optional import need
@@ -142,8 +143,8 @@ class VectorIndex:
         graph = self._engine.graph
         with graph.host.lock:
             slot = int(graph.to_slots([vertex], vertex_type=self._type)[0])
-            there = graph.host.store.out_neighbours(slot)["dst"] if not linked else np.zeros(0, np.int64)
-        return slot, np.unique(np.append(there.astype(np.int64), slot))
+            there = np.zeros(0, np.int64) if linked else out_slots(graph, slot)
+        return slot, np.unique(np.append(there, slot))
 
     def _row_of(self, slot: int, vertex: object) -> Float32Array:
         found: Float32Array | None = self._index.get(np.uint64(slot))

@@ -129,16 +129,22 @@ def scores_of(
             f"[predict_edges] expected vertex_types=(type of the first, type of the second), got {vertex_types!r}; say "
             "which types are meant"
         )
-    first, second = (width_of(model, graph, "predict_edges", vertex_type) for vertex_type in types)
+    width = pair_width(model, graph, "predict_edges", types)
+    rows = cut(read((pairs[:, 0], types[0]), (pairs[:, 1], types[1])), width)
+    return pair_scores(rows[: len(pairs)], rows[len(pairs) :], model.edge_head)
+
+
+def pair_width(model: Model, graph: Graph, where: str, types: tuple[VertexType | None, VertexType | None]) -> int:
+    """The width of the outputs of both ends of a pair. Raises: WidthMismatch where they do not fit; as width_of()."""
+    first, second = (width_of(model, graph, where, vertex_type) for vertex_type in types)
     wanted = first if model.edge_head is None else model.output_width
     if not first == second == wanted:
         of = "one width" if model.edge_head is None else f"width {wanted}, as the model's edge_head takes"
         raise WidthMismatch(
-            f"[predict_edges] expected outputs of {of}, got {first} and {second} for {vertex_types}; read the "
-            "embeddings and score them"
+            f"[{where}] expected outputs of {of}, got {first} and {second} for {types}; read the embeddings and score "
+            "them"
         )
-    rows = read((pairs[:, 0], types[0]), (pairs[:, 1], types[1]))
-    return pair_scores(cut(rows[: len(pairs)], first), cut(rows[len(pairs) :], first), model.edge_head)
+    return first
 
 
 def _listed(names: tuple[object, ...]) -> str:

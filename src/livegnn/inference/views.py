@@ -24,6 +24,7 @@ from livegnn.inference import hetero as over_types
 from livegnn.inference.edge_outputs import EdgeIndex, EdgeReader, refuse_rows_of_vertices
 from livegnn.inference.predict import Head, Rows, pair_array, predictions
 from livegnn.models.model import Model
+from livegnn.types import Int64Array
 
 
 class Viewed(Protocol):
@@ -271,10 +272,15 @@ class SnapshotView(View):
         return self._engine.graph, self._model
 
     def _read(self, *parts: over_types.Part) -> Rows:
-        native, known = self._native, self._ids
-        if native is None or known is None:
+        known = self._ids
+        if self._native is None or known is None:
             self._refuse_outside()
-        rows: Rows | None = native.read(over_types.slots_of(known, "snapshot", parts))
+        return self.rows_at(over_types.slots_of(known, "snapshot", parts))
+
+    def rows_at(self, slots: Int64Array) -> Rows:
+        """(k, d) float32 rows of slots that were live at that version. Raises: VertexUnknown."""
+        native = self._native
+        rows: Rows | None = None if native is None else native.read(slots)
         if rows is None:  # closed by another thread since
             self._refuse_outside()
         return rows

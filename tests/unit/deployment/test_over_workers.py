@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 
@@ -218,12 +217,8 @@ def test_what_only_an_engine_in_process_can_answer_says_so(place):
     with deployment(place, cluster=CLUSTER) as live:
         client = Client(service(live))
         live.apply(edge(1, 2))
-        for method, path, body in (
-            ("POST", "/v1/topk", {"vertex": 1}),
-            ("GET", "/v1/explain/1", None),
-        ):
-            answer = client.request(method, path, content=json.dumps(body) if body else None)
-            assert "expected an engine in this process, got one over 3 workers" in error_of(answer, 409)["message"]
+        answer = client.get("/v1/explain/1")
+        assert "expected an engine in this process, got one over 3 workers" in error_of(answer, 409)["message"]
         with pytest.raises(UsageError, match="over 3 workers"):
             live.explanations.of("scores", 1)
 
@@ -243,6 +238,14 @@ def test_the_routes_answer_as_those_of_one_in_process(place, tmp_path):
             (200, "/v1/edges", {"pairs": [[1, 2], [3, 4]]}),
             (200, "/v1/what-if", {"ids": [2, 5], "updates": [{"op": "add_edge", "u": 7, "v": 5}]}),
             (404, "/v1/predict", {"ids": [12345]}),
+            (200, "/v1/topk", {"vertex": 4, "k": 5, "at_least": 1}),
+            (200, "/v1/topk", {"vertex": 1, "metric": "cosine", "linked": False}),
+            (200, "/v1/topk", {"vertex": 4, "metric": "model", "k": 1000}),
+            (200, "/v1/topk", {"row": [1, 0.5, -2], "metric": "l2"}),
+            (404, "/v1/topk", {"vertex": 12345}),
+            (422, "/v1/topk", {"row": [1, 0]}),
+            (409, "/v1/topk", {"row": [1, 0, 0], "metric": "model"}),
+            (409, "/v1/topk", {"vertex": 1, "index": "near"}),
             (200, "/v1/admin/swap", {"engine": "scores", "model": "fraud/1"}),
             (200, "/v1/predict", {"ids": [3]}),
         ):

@@ -37,9 +37,10 @@ from livegnn.errors import FileMissing, LiveGnnError, StateMismatch, UsageError,
 from livegnn.graph.consumers import Recorded, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
-from livegnn.graph.updates import Updates
+from livegnn.graph.updates import Updates, VertexType
 from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
+from livegnn.inference.best import BestSlots, Comparison
 from livegnn.inference.callbacks import Callback, Callbacks, Handle
 from livegnn.inference.changes import Changes
 from livegnn.inference.engine import Engine, coarser_for, refuse_other
@@ -438,6 +439,24 @@ class Cluster(Outputs, Switching):
     def rows_at(self, slots: Int64Array) -> Float32Array:
         """(k, d) float32 rows of live slots of the graph."""
         return rows_of("read_rows", slots, self._directory.parts_of(slots), self.workers, self._crew.all)
+
+    def out_slots(self, slot: int) -> Int64Array:
+        """Slots of the out-neighbours of a live vertex. The caller holds the graph's lock."""
+        asked = np.array([slot], np.int64)
+        owners = self._directory.parts_of(asked)
+        return np.concatenate(self._crew.all([("out_slots", asked[owners == i]) for i in range(self.workers)]))
+
+    def best_slots(self, comparison: Comparison, vertex_type: VertexType | None, left_out: Int64Array) -> BestSlots:
+        """The best of all vertices, of one type where there are types, but for those of some slots.
+
+        Each worker looks at its own; only what may be among the best crosses. The caller holds the graph's lock.
+
+        Raises:  ColumnMissing, ValueInvalid for another type; UsageError inside a what_if.
+        """
+        schema = self.graph.host.schema
+        code = schema.vertex_code("topk", vertex_type)
+        of_type = code if schema.has_types else None
+        return comparison.merged(self._crew.each("best_slots", comparison, of_type, left_out))
 
     def state_bytes(self) -> dict[str, int]:
         """Bytes on all workers by part, as of an Engine, and of their graphs."""

@@ -198,9 +198,16 @@ class PartEngine:
         rows: Float32Array = self.native.read(locals_.astype(np.int64))
         return rows
 
-    def slots(self) -> Int64Array:
-        """Slots of all own live vertices, ascending."""
-        return self._own_globals(np.flatnonzero(self.store.live()).astype(np.int64))
+    def slots(self, type_code: int | None = None) -> Int64Array:
+        """Slots of all own live vertices, of one type where a code is given, ascending."""
+        wanted = self.store.live() if type_code is None else self.store.vertex_types() == type_code
+        return self._own_globals(np.flatnonzero(wanted).astype(np.int64))
+
+    def out_slots(self, slots: Int64Array) -> Int64Array:
+        """Slots of the out-neighbours of these, one after the other."""
+        found = [self.store.out_neighbours(place)["dst"] for place in self.halo.locals(slots).tolist()]
+        names: Int64Array = self.halo.globals()[np.concatenate([*found, np.zeros(0, np.int64)])]
+        return names
 
     # ---- audits; rounds, but for digests
 

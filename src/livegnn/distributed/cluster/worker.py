@@ -28,7 +28,8 @@ from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.shuffle import NewCut, shuffle
 from livegnn.distributed.cluster.snapshot_files import StoredPart
 from livegnn.distributed.partition import PartitionReport
-from livegnn.errors import InvariantBroken, UpdateError
+from livegnn.errors import InvariantBroken, UpdateError, UsageError
+from livegnn.inference.best import BestSlots, Comparison
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
@@ -336,6 +337,17 @@ class PartWorker:
     def read_rows(self, slots: Int64Array) -> Float32Array:
         """Rows of own vertices."""
         return self.part.embeddings(slots)
+
+    def out_slots(self, slots: Int64Array) -> Int64Array:
+        """Slots of the out-neighbours of own vertices."""
+        return self.part.out_slots(slots)
+
+    def best_slots(self, comparison: Comparison, type_code: int | None, left_out: Int64Array) -> BestSlots:
+        """The best of the own vertices, of one type where a code is given, but for some. Raises: UsageError."""
+        if self._view is not None:
+            raise UsageError("[topk] expected a version that stands, got an open what_if block; ask after it")
+        slots = self.part.slots(type_code)
+        return comparison.best(slots[~np.isin(slots, left_out)], self.part.embeddings)
 
     def read_staged(self, slots: Int64Array) -> Float32Array:
         """The same inside a what_if."""

@@ -11,7 +11,6 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from livegnn.deployment import Deployment, topk
-from livegnn.deployment.live import in_process
 from livegnn.errors import UsageError
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.service.bodies import EngineBody, Ids, RequestBody, Timeout, Version
@@ -83,11 +82,10 @@ async def top_k(data: JSONBody[TopKBody], context: NamedDependency[ServiceContex
     if data.index is not None:
         return await context.aside(lambda: _by_index(data, data.index or "", context.deployment))
     name, live = context.engine(data.engine)
-    engine = in_process("topk", live)
 
     def work() -> TopKAnswer:
         found = topk.best(
-            engine,
+            live,
             vertex=data.vertex,
             row=None if data.row is None else np.asarray(data.row, np.float32),
             k=data.k,
