@@ -1,8 +1,9 @@
 """The cost model of a batch, its fit and its error.
 
     seconds(p) = compute(p) + rounds * latency + bytes(p) / bandwidth
-    compute(p) = each + shared / p          of the slowest worker: what all of them do, and what they share
-    bytes(p)   = wire * boundary(p)         boundary: pairs of a vertex and another part that its edges lead to
+    compute(p) = (own + copies * boundary(p)) / p       of the slowest worker: what one engine does, and its copies of
+                                                        other workers' vertices
+    bytes(p)   = wire * boundary(p)                     boundary: such copies of all workers
 
 An error is that of leaving one number of workers out, fitting the others and predicting it; the largest counts.
 """
@@ -29,27 +30,28 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class CostModel:
-    """each, shared: seconds a batch.  wire: bytes a batch and boundary pair."""
+    """own: seconds a batch.  copies, wire: seconds and bytes a batch and copy."""
 
-    each: float
-    shared: float
+    own: float
+    copies: float
     wire: float
 
     @classmethod
     def of(cls, found: Sequence[Measured]) -> CostModel:
         """Fitted to relative errors; no term is below 0."""
         seconds = np.array([m.seconds for m in found])
-        terms = np.array([[1.0, 1.0 / m.parts] for m in found]) / seconds[:, None]
-        each, shared = np.linalg.lstsq(terms, np.ones(len(found)), rcond=None)[0]
-        if min(each, shared) < 0:  # one term is all there is
+        terms = np.array([[1.0, m.boundary] for m in found]) / np.array([m.parts for m in found])[:, None]
+        terms /= seconds[:, None]
+        own, copies = np.linalg.lstsq(terms, np.ones(len(found)), rcond=None)[0]
+        if min(own, copies) < 0:  # one term is all there is
             best = [float((column @ np.ones(len(found))) / (column @ column)) for column in terms.T]
-            each, shared = (best[0], 0.0) if each > shared else (0.0, best[1])
+            own, copies = (best[0], 0.0) if own > copies else (0.0, best[1])
         sent = [m.bytes / m.boundary for m in found if m.boundary]
-        return cls(float(each), float(shared), float(np.mean(sent)) if sent else 0.0)
+        return cls(float(own), float(copies), float(np.mean(sent)) if sent else 0.0)
 
-    def compute(self, parts: int) -> float:
+    def compute(self, parts: int, boundary: int) -> float:
         """Seconds of the slowest worker."""
-        return self.each + self.shared / parts
+        return (self.own + self.copies * boundary) / parts
 
     def bytes(self, boundary: int) -> float:
         """Bytes of all workers."""

@@ -1,7 +1,8 @@
 """A cost model of the cluster, fitted on 1 to 8 parts of this machine, and what it says of Papers on 16 machines.
 
-Parts are threads of one process, so that more of them than cores can be measured: a part's seconds are those of its
-thread on the processor, waiting left out. Latency and bandwidth are parameters (fit.py).
+Parts are threads of one process, so that more of them than cores can be measured. One runs at a time, with the caches
+and the memory for itself, as on a machine of its own; its seconds are those of its thread on the processor. Latency and
+bandwidth are parameters (fit.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ KIND = "sage"  # RIPPLE's GC-M aggregates by the mean, too
 PARTS = (1, 2, 4, 8)
 RUNS = {"arxiv-like": Run(0, 1000, 3, 12), "products-shaped-150k": Run(0, 1000, 1, 4), "tiny": Run(0, 30, 1, 3)}
 SINGLES = {"arxiv-like": 400, "tiny": 10}
-MEASURED = ("workload", "workers", "boundary", "slowest worker", "predicted", "error", "sent", "predicted", "error")
+MEASURED = ("workload", "workers", "copies", "slowest worker", "predicted", "error", "sent", "predicted", "error")
 
 
 def run(options: Options, report: Report) -> None:
@@ -38,8 +39,8 @@ def run(options: Options, report: Report) -> None:
     report.line()
     for name, model in models.items():
         report.line(
-            f"- {name}: compute(p) = {duration(model.each)} + {duration(model.shared)} / p; "
-            f"{model.wire:.3g} bytes a boundary pair; {found[name][-1].rounds:.0f} rounds."
+            f"- {name}: compute(p) = ({duration(model.own)} + {duration(model.copies)} a copy) / p; "
+            f"{model.wire:.3g} bytes a copy; {found[name][-1].rounds:.0f} rounds."
         )
     name = names[0]
     world = ClusterWorld(name, KIND, 8 if options.tiny else 256, 3 * (SINGLES[name] // 3 + 1))
@@ -51,8 +52,8 @@ def run(options: Options, report: Report) -> None:
 def measure(world: ClusterWorld, parts: int, report: Report) -> Measured:
     """One number of workers."""
     played, work = RUNS[world.name], world.work()
-    cluster = Together(world, parts)
-    boundary = sum(len(part.halo.globals()) for part in cluster.parts) - work.vertices
+    cluster = Together(world, parts, one_at_a_time=True)
+    boundary = copies_in(cluster, work.vertices)
     warm_up, counted = played.batches(work)
     for batch in warm_up:
         cluster.apply(columns_of(batch))
@@ -70,7 +71,7 @@ def measure(world: ClusterWorld, parts: int, report: Report) -> Measured:
 
 def fitted_rows(name: str, found: list[Measured], report: Report) -> tuple[float, float]:
     """A row for each number of workers; the largest errors of seconds and of bytes."""
-    compute = left_out(found, lambda m, one: m.compute(one.parts), lambda one: one.seconds)
+    compute = left_out(found, lambda m, one: m.compute(one.parts, one.boundary), lambda one: one.seconds)
     apart = [one for one in found if one.boundary]
     sent = left_out(apart, lambda m, one: m.bytes(one.boundary), lambda one: one.bytes)
     sent = [float("nan")] * (len(found) - len(apart)) + sent
@@ -94,4 +95,10 @@ def per_update(world: ClusterWorld, count: int, parts: int, report: Report) -> P
         rows.add(count_rows(world, table, batch, owners))
     sent = cluster.counts()["bytes"] - before
     report.progress(f"{world.name}: {count} single updates at {parts} parts")
-    return PerUpdate(edges / count, sent / count, [r / count for r in rows.rc], [e / count for e in rows.pulled_edges])
+    boundary, pulled = copies_in(cluster, work.vertices), [e / count for e in rows.pulled_edges]
+    return PerUpdate(boundary, edges / count, sent / count, [r / count for r in rows.rc], pulled)
+
+
+def copies_in(cluster: Together, vertices: int) -> int:
+    """Copies of other parts' vertices, of all parts."""
+    return sum(len(part.halo.globals()) for part in cluster.parts) - vertices

@@ -6,6 +6,7 @@ Assumptions:
   in-neighbour lists once more. Skew and the share of edges that METIS cuts are as measured.
 - A thousand updates in 111M vertices meet as seldom as one or two in the measured graph: an update sends what single
   ones do. Computing an edge takes what it takes in batches of 1000, on one thread; caches are as good.
+- Of its vertices as many have copies on other machines as of the measured graph's in so many parts.
 - A round takes 0.1 ms, bytes are spread evenly over machines, and a row's bytes grow with its width.
 - Each machine reads the whole batch, and one machine hands out all copies.
 - RC computes no faster than memory gives it the rows that it reads, all threads of this machine at work in each.
@@ -30,8 +31,11 @@ COLUMNS = ("graph", "per batch", "RC", "livegnn", "RC over livegnn", "RIPPLE's F
 
 
 class PerUpdate(NamedTuple):
-    """Of single updates at 16 parts. edges, bytes: ours.  rc: rows by layer.  pulled: in-edges RC reads, by layer."""
+    """Of single updates at 16 parts. boundary: copies in them.  edges, bytes: ours.  rc: rows by layer.  pulled:
+    in-edges that RC reads, by layer.
+    """
 
+    boundary: int
     edges: float
     bytes: float
     rc: list[float]
@@ -64,8 +68,8 @@ def _rows(basis: Basis, share: float, memory_bytes_per_s: float) -> list[list[st
     degree = 0.9 * shape.edges / shape.vertices  # of the snapshot
     longer = share * EDGES / VERTICES / degree
     grown = BATCH * reach(longer, degree)
-    compute = basis.model.each + basis.model.shared * singles.edges * grown / basis.edges / MACHINES
     sent = singles.bytes * grown * WIDTHS[2] / shape.classes
+    compute = basis.model.compute(MACHINES, singles.boundary) * singles.edges * grown / basis.edges
     swapped = basis.rounds * LATENCY + sent / MACHINES / BANDWIDTH
     handed_out = MACHINES * BATCH / 3 * (4 * WIDTHS[0] + 2 * 16) / BANDWIDTH
     pulled = row_bytes([round(rows * grown * longer) for rows in singles.rc], WIDTHS)

@@ -17,31 +17,39 @@ _WORD = (1 << 64) - 1
 
 
 class BarrierNetwork:
-    """Where the threads meet. It knows no part: a part keeps its swap for ever, and is to go when it is let go."""
+    """Where the threads meet. It knows no part: a part keeps its swap for ever, and is to go when it is let go.
 
-    def __init__(self, parts: int) -> None:
+    at_once: how many of them run at the same time.
+    """
+
+    def __init__(self, parts: int, at_once: int) -> None:
         self._box: list[list[bytes]] = [[] for _ in range(parts)]
         self.barrier = threading.Barrier(parts)
+        self.turns = threading.Semaphore(at_once)
 
     def swap_of(self, part: int) -> Callable[[list[bytes]], list[bytes]]:
         """What a part sends through."""
 
         def swap(parcels: list[bytes]) -> list[bytes]:
             self._box[part] = parcels
-            self.barrier.wait()
-            got = [b"" if sender == part else sent[part] for sender, sent in enumerate(self._box)]
-            self.barrier.wait()
+            self.turns.release()
+            try:
+                self.barrier.wait()
+                got = [b"" if sender == part else sent[part] for sender, sent in enumerate(self._box)]
+                self.barrier.wait()
+            finally:
+                self.turns.acquire()
             return got
 
         return swap
 
 
 class Together:
-    """The parts of a world's graph."""
+    """The parts of a world's graph. one_at_a_time: so that they do not slow each other down."""
 
-    def __init__(self, world: ClusterWorld, parts: int) -> None:
+    def __init__(self, world: ClusterWorld, parts: int, *, one_at_a_time: bool = False) -> None:
         self.count = parts
-        self._network = BarrierNetwork(parts)
+        self._network = BarrierNetwork(parts, 1 if one_at_a_time else parts)
         program = world.program()
         arrays = world.cut(parts)
         self._none = NewOwners(len(arrays[0].owners), np.empty(0, np.uint16))
@@ -73,7 +81,8 @@ class Together:
 
         def run(part: int) -> None:
             try:
-                found[part] = work(part)
+                with self._network.turns:
+                    found[part] = work(part)
             except BaseException as error:
                 failed.append(error)
                 self._network.barrier.abort()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchmarks.cluster.baselines import EdgeTable, count_rows, row_bytes
 from benchmarks.cluster.fit import CostModel, Measured, left_out
 from benchmarks.cluster.links import Links
 from benchmarks.cluster.papers import reach
+from benchmarks.cluster.together import BarrierNetwork
 from benchmarks.cluster.world import ClusterWorld
 from benchmarks.engine.stream import ADD, FEATURES, REMOVE, Stream, Workload
 from benchmarks.machine import REFERENCE
@@ -96,16 +98,43 @@ def test_parcels_reach_their_parts(tmp_path: Any, size: int) -> None:
 
 
 def test_the_fit_finds_what_made_the_numbers() -> None:
-    found = [Measured(p, 10 * (p - 1), 2.0 + 8.0 / p, 30.0 * (p - 1), 4, 100) for p in (1, 2, 4, 8)]
+    copies = {1: 0, 2: 10, 4: 25, 8: 40}
+    found = [Measured(p, b, (8.0 + 0.2 * b) / p, 3.0 * b, 4, 100) for p, b in copies.items()]
     model = CostModel.of(found)
-    assert model.each == pytest.approx(2.0)
-    assert model.shared == pytest.approx(8.0)
+    assert model.own == pytest.approx(8.0)
+    assert model.copies == pytest.approx(0.2)
     assert model.wire == pytest.approx(3.0)
-    errors = left_out(found, lambda m, one: m.compute(one.parts), lambda one: one.seconds)
-    assert errors == pytest.approx([0] * 4)
-    grown = [*found[:3], found[3]._replace(seconds=6.0)]
-    assert left_out(grown, lambda m, one: m.compute(one.parts), lambda one: one.seconds)[3] == pytest.approx(-0.5)
-    assert CostModel.of([f._replace(seconds=float(f.parts)) for f in found]).shared == 0.0
+
+    def errors(of: list[Measured]) -> list[float]:
+        return left_out(of, lambda m, one: m.compute(one.parts, one.boundary), lambda one: one.seconds)
+
+    assert errors(found) == pytest.approx([0] * 4)
+    assert errors([*found[:3], found[3]._replace(seconds=4.0)])[3] == pytest.approx(-0.5)
+    assert CostModel.of([f._replace(seconds=8.0 / f.parts**2) for f in found]).copies == 0.0
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_parts_run_so_many_at_a_time(at_once: int) -> None:
+    network, running, most = BarrierNetwork(3, at_once), 0, 0
+
+    def run(part: int) -> None:
+        nonlocal running, most
+        swap = network.swap_of(part)
+        for turn in range(10):
+            with network.turns:
+                running += 1
+                most = max(most, running)
+                time.sleep(0.002)
+                running -= 1
+                assert swap([bytes([part, turn])] * 3)[(part + 1) % 3] == bytes([(part + 1) % 3, turn])
+
+    threads = [threading.Thread(target=run, args=(part,)) for part in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (most == 1) == (at_once == 1)
+    assert not network.barrier.broken
 
 
 def test_reach_grows_with_degrees() -> None:
