@@ -35,10 +35,10 @@ class Held:
         self.begun, self.go, self.made = threading.Event(), threading.Event(), []
         another = ThreadCrew.another
 
-        def waiting(crew, size):
+        def waiting(crew, size, number):
             self.begun.set()
             assert self.go.wait(60)
-            self.made.append(another(crew, size))
+            self.made.append(another(crew, size, number))
             return self.made[-1]
 
         monkeypatch.setattr(ThreadCrew, "another", waiting)
