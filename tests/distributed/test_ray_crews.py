@@ -1,22 +1,27 @@
 """Crews of one name on Ray: which one serves, and which workers end, whoever attaches when."""
 
-import uuid
-
 import pytest
 
 from livegnn.distributed import ray_group
 from livegnn.distributed.ray_group import RayGroup
-from livegnn.distributed.ray_names import RayName
-from livegnn.errors import DriverReplaced
+from livegnn.errors import DriverReplaced, UsageError
 from tests.distributed.waiting import wait_for_actors
 
 
-@pytest.fixture
-def name(ray_cluster):
-    chosen = f"test-{uuid.uuid4().hex[:8]}"
-    yield chosen
-    for each in RayName("test", chosen).actors():
-        ray_cluster.kill(each.actor)
+def made_while_asked(monkeypatch, first, workers, then=lambda: None):
+    """A crew that `first` makes while attach() asks its workers, in a list; then() is called after that."""
+    about, made = ray_group._about, []
+
+    def slow(ray, actors):
+        answers = about(ray, actors)
+        if not made:
+            made.append(first.another(workers, 1))
+            made[0].form()
+            then()
+        return answers
+
+    monkeypatch.setattr(ray_group, "_about", slow)
+    return made
 
 
 def test_that_a_name_is_free_when_the_workers_that_served_are_gone(ray_cluster, name):
@@ -27,7 +32,7 @@ def test_that_a_name_is_free_when_the_workers_that_served_are_gone(ray_cluster, 
     on_their_way.form()
     group.close()
     wait_for_actors(name, 1)
-    with pytest.raises(Exception, match="got none that live"):
+    with pytest.raises(UsageError, match="got none that live"):
         RayGroup.attach("attach", name)
     again = RayGroup("test", 1, name=name)  # what restore(detached=name) does
     again.form()
@@ -40,16 +45,7 @@ def test_that_attach_ends_workers_that_the_driver_before_starts_meanwhile(ray_cl
     """attach() asks workers for up to 10 s before it takes its number."""
     first = RayGroup("test", 1, name=name)
     first.form()
-    about, made = ray_group._about, []
-
-    def slow(ray, actors):
-        answers = about(ray, actors)
-        if not made:
-            made.append(first.another(2, 1))
-            made[0].form()
-        return answers
-
-    monkeypatch.setattr(ray_group, "_about", slow)
+    made = made_while_asked(monkeypatch, first, 2)
     second = RayGroup.attach("attach", name)
     second.form()
     with pytest.raises(DriverReplaced):
@@ -65,17 +61,8 @@ def test_that_workers_that_a_driver_left_are_not_taken_for_those_that_serve(ray_
     """Then the second driver goes over to a crew of its own, and a third one attaches."""
     first = RayGroup("test", 1, name=name)
     first.form()
-    about, made = ray_group._about, []
-
-    def slow(ray, actors):
-        answers = about(ray, actors)
-        if not made:
-            made.append(first.another(2, 1))
-            made[0].form()
-        return answers
-
     with monkeypatch.context() as patched:
-        patched.setattr(ray_group, "_about", slow)
+        made_while_asked(patched, first, 2)
         second = RayGroup.attach("attach", name)
     successor = second.another(1, 1)
     successor.form()
@@ -92,18 +79,12 @@ def test_that_attach_finds_workers_that_took_over_while_it_asked(ray_cluster, na
     """They take over while attach() asks those before."""
     first = RayGroup("test", 1, name=name)
     first.form()
-    about, made = ray_group._about, []
 
-    def slow(ray, actors):
-        answers = about(ray, actors)
-        if not made:
-            made.append(first.another(1, 1))
-            made[0].form()
-            made[0].lead()
-            first.close()
-        return answers
+    def take_over():
+        made[0].lead()
+        first.close()
 
-    monkeypatch.setattr(ray_group, "_about", slow)
+    made = made_while_asked(monkeypatch, first, 1, take_over)
     second = RayGroup.attach("attach", name)
     second.form()
     assert second.pids == made[0].pids

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-import uuid
 
 import numpy as np
 import pytest
@@ -19,14 +18,6 @@ from tests.soak.drivers import DriverProcess
 @pytest.fixture
 def address(ray_cluster):
     return ray_cluster.get_runtime_context().gcs_address
-
-
-@pytest.fixture
-def name(ray_cluster):
-    chosen = f"test-{uuid.uuid4().hex[:8]}"
-    yield chosen
-    for each in RayName("test", chosen).actors():
-        ray_cluster.kill(each.actor)
 
 
 def made(seed):

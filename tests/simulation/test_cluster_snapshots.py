@@ -21,6 +21,18 @@ def written(folder):
     return sorted(path.name for path in folder.iterdir() if path.suffix == ".npz")
 
 
+def fill_disk(patched):
+    """From now on part 0 finds no room for a snapshot."""
+    write = StoredPart.write.__func__
+
+    def full(cls, path, snapshot):
+        if path.name.endswith("part-0.npz"):
+            raise lg.errors.StorageFailed("[snapshot] expected to write, got no room; make room there")
+        return write(cls, path, snapshot)
+
+    patched.setattr(StoredPart, "write", classmethod(full))
+
+
 def grow(pair, batches):
     """The batches that both have taken."""
     made = [pair.batch() for _ in range(batches)]
@@ -190,15 +202,9 @@ def test_that_a_full_disk_puts_a_snapshot_off(tmp_path, monkeypatch):
 
 def test_that_a_full_disk_is_not_filled_with_what_was_begun(tmp_path, monkeypatch):
     pair = Pair(3, snapshots=tmp_path, snapshot_batches=2)
-    before, write = written(tmp_path), StoredPart.write.__func__
-
-    def full(cls, path, snapshot):
-        if path.name.endswith("part-0.npz"):
-            raise lg.errors.StorageFailed("[snapshot] expected to write, got no room; make room there")
-        return write(cls, path, snapshot)
-
+    before = written(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(StoredPart, "write", classmethod(full))
+        fill_disk(patched)
         grow(pair, 5)  # two snapshots are due
         assert written(tmp_path) == before
         pair.crew.kill(pair.crew.size - 1)

@@ -9,6 +9,7 @@ import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.errors import InvariantBroken, WorkerUnavailable
 from livegnn.graph.consumers import Recorder
+from tests.simulation.successors import cannot_lead
 from tests.simulation.test_cluster_log import Logged
 
 
@@ -297,18 +298,8 @@ def test_that_a_repartition_that_is_interrupted_leaves_no_workers_and_no_files(s
 
 def test_that_workers_serve_on_where_others_cannot_lead(tmp_path):
     world = Logged(3, 2, snapshots=tmp_path)
-    crew, another = world.crew, world.crew.another
-
-    def made(size, number):
-        successor = another(size, number)
-
-        def lead():
-            raise InvariantBroken("x")
-
-        successor.lead = lead
-        return successor
-
-    crew.another = made
+    crew = world.crew
+    cannot_lead(crew, InvariantBroken("x"))
     with pytest.raises(InvariantBroken):
         world.cluster.repartition("ldg", 3)  # their snapshot is the newest in the folder by then
     assert (world.crew, crew._driver.crews) == (crew, [crew])

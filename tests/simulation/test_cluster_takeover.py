@@ -8,12 +8,14 @@ import pytest
 
 import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
-from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StoredPart
+from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.succession import _Following
 from livegnn.distributed.partition import VertexParts
+from tests.simulation.successors import cannot_lead, change_successors
 from tests.simulation.test_cluster_drivers import Pair
 from tests.simulation.test_cluster_log import Logged
 from tests.simulation.test_cluster_repartition import check_same, crew_of, pair
+from tests.simulation.test_cluster_snapshots import fill_disk, written
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +25,8 @@ def quiet(caplog):
 
 def test_that_an_interrupt_right_after_lead_leaves_a_cluster_that_can_be_attached_to():
     case = Pair(5)
-    another = case.crew.another
 
-    def made(size, number):
-        successor = another(size, number)
+    def change(successor):
         lead = successor.lead
 
         def leading():
@@ -34,9 +34,8 @@ def test_that_an_interrupt_right_after_lead_leaves_a_cluster_that_can_be_attache
             raise KeyboardInterrupt
 
         successor.lead = leading
-        return successor
 
-    case.crew.another = made
+    change_successors(case.crew, change)
     with pytest.raises(KeyboardInterrupt):
         case.cluster.repartition("hash", case.cluster.workers + 1)
     for _ in range(2):
@@ -95,36 +94,19 @@ def test_that_a_full_disk_in_the_first_step_is_not_filled(tmp_path, monkeypatch)
     updates = batch(5)
     for each in (engine, cluster):
         each.apply(updates)
-    before, write = sorted(path.name for path in tmp_path.glob("*.npz")), StoredPart.write.__func__
-
-    def full(cls, path, snapshot):
-        if path.name.endswith("part-0.npz"):
-            raise lg.errors.StorageFailed("[snapshot] expected to write, got no room; make room there")
-        return write(cls, path, snapshot)
-
+    before = written(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(StoredPart, "write", classmethod(full))
+        fill_disk(patched)
         with pytest.raises(lg.errors.StorageFailed):
             cluster.repartition("hash")
     check_same(engine, cluster, "after")
-    assert sorted(path.name for path in tmp_path.glob("*.npz")) == before
+    assert written(tmp_path) == before
     cluster.close()
 
 
 def test_that_files_of_workers_that_could_not_lead_go(tmp_path):
     (engine, cluster, crew, _), batch = pair(6, 2, snapshots=tmp_path, snapshot_batches=1)
-    another = crew.another
-
-    def made(size, number):
-        successor = another(size, number)
-
-        def leading():
-            raise OSError("no Ray")
-
-        successor.lead = leading
-        return successor
-
-    crew.another = made
+    cannot_lead(crew, OSError("no Ray"))
     with pytest.raises(OSError, match="no Ray"):
         cluster.repartition("hash", 3)
     for _ in range(3):
@@ -139,18 +121,7 @@ def test_that_files_of_workers_that_could_not_lead_go(tmp_path):
 
 def test_that_a_driver_lost_long_after_lead_failed_may_lose_a_worker_too(tmp_path):
     case = Pair(7, snapshots=tmp_path, snapshot_batches=1000)
-    another = case.crew.another
-
-    def made(size, number):
-        successor = another(size, number)
-
-        def leading():
-            raise OSError("no Ray")
-
-        successor.lead = leading
-        return successor
-
-    case.crew.another = made
+    cannot_lead(case.crew, OSError("no Ray"))
     assert case.crew.size > 1
     with pytest.raises(OSError, match="no Ray"):
         case.cluster.repartition("hash")

@@ -295,7 +295,7 @@ class Cluster(Outputs, Switching):
         """Gives vertices to other workers, or to another number of them, while batches go on.
 
         New workers start from a snapshot of the present ones, cut it among themselves and apply the batches since. Then
-        they take over. Batches wait while the snapshot is taken, and while the new workers apply the last ones. No
+        they take over. Batches and reads wait for the snapshot, and while the new workers apply the last batches. No
         version is made: model, units and outputs keep their bits. Newcomers follow the new parts.
 
         Args:    partition: VertexParts or "hash"; or the name of a partitioner, for which the driver holds the ends of
@@ -303,8 +303,8 @@ class Cluster(Outputs, Switching):
                  workers: how many there are to be; by default as many as there are.
                  balance: what workers are to have the same of, for the name of a partitioner: "edges"; or "work", in
                  how many batches each vertex has changed since the present workers came. See report().
-        Raises:  UsageError; ValueInvalid; DataMissing; StorageFailed; WorkerUnavailable where new workers are lost
-                 again and again. Then the present ones go on.
+        Raises:  UsageError; ValueInvalid; DataMissing; StorageFailed; DriverReplaced; WorkerUnavailable where new
+                 workers are lost again and again. Then the present ones go on.
         Cost:    a start of every worker next to the present ones, in time and memory.
         """
         self._succession.run(partition, workers, balance)
