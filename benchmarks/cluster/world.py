@@ -80,7 +80,7 @@ def owners_of(name: str, parts: int) -> Owners:
     count = SHAPES[name].vertices
     if parts == 1:
         return np.zeros(count, np.uint16)
-    path = cache_directory() / f"{name}-{FORMAT}-{SEED}-metis-{parts}.npy"
+    path = cache_directory() / f"{name}-{FORMAT}-{SEED}-metis-{parts}-balanced.npy"
     if not path.exists():
         work = workload(name, 3, seed=SEED)
         found = metis(Topology.of_edges(work.src, work.dst, count), parts).of_first(count)

@@ -51,7 +51,7 @@ void copy_row(const UpdateBuffer& batch, const Update& update, Update& kept, Upd
 
 // Of a batch, before any of it is taken.
 struct Halo::Plan {
-  std::unordered_set<std::int64_t> needed;           // other parts' vertices that this part's edges end at
+  std::unordered_set<std::int64_t> needed;  // where vertices come: other parts' that this part's edges end at
   std::vector<std::vector<VertexId>> introductions;  // by part: vertices that it has no ghost of yet
 };
 
@@ -229,8 +229,10 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
 }
 
 void Halo::find_introductions(const UpdateBuffer& batch, const GraphStore& store, Plan& plan) const {
+  const bool vertices_come = std::any_of(batch.updates().begin(), batch.updates().end(),
+                                         [](const Update& each) { return each.kind == UpdateKind::AddVertex; });
   const auto look = [&](std::int64_t mine, std::int64_t other) {  // at an edge between them
-    plan.needed.insert(other);
+    if (vertices_come) plan.needed.insert(other);
     const VertexId v = local_of(mine);
     if (v == kNoVertex || !store.is_live(v)) return;
     const int part = owner_of(other);
@@ -372,7 +374,7 @@ Parcels Halo::swap(Parcels parcels) {
       parcel.clear();
       continue;
     }
-    parcel.insert(parcel.begin(), kGoesOn);
+    parcel.push_back(kGoesOn);
     counts.bytes += static_cast<std::int64_t>(parcel.size());
   }
   ++counts.rounds;
@@ -386,9 +388,9 @@ Parcels Halo::swap(Parcels parcels) {
   invariant(static_cast<int>(got.size()) == parts_, "a parcel from each part");
   for (int part = 0; part < parts_; ++part) {
     if (part == part_) continue;
-    invariant(!got[at(part)].empty(), "a parcel without its first byte");
-    failed_ |= got[at(part)].front() == kFailed;
-    got[at(part)].erase(0, 1);
+    invariant(!got[at(part)].empty(), "a parcel without its last byte");
+    failed_ |= got[at(part)].back() == kFailed;
+    got[at(part)].pop_back();
   }
   if (failed_) {
     throw Error(ErrorKind::PartRefused, {.where = "apply",

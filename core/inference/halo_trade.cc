@@ -409,7 +409,7 @@ void HaloTrade::choose(int k, Choice& choice) {
         if (skips_first && is_first(list[i], part)) continue;
         if (reached[at(part)] * kSumBytes > limits[at(part)]) break;
         op.each_target(list[i], [&](VertexId v) {
-          if (halo_.owner(v) == part && seen_.add(v)) ++reached[at(part)];
+          if (halo_.is_ghost(v) && halo_.owner(v) == part && seen_.add(v)) ++reached[at(part)];
         });
       }
     }
@@ -473,7 +473,7 @@ void HaloTrade::write_sums(int k, std::vector<WireWriter>& to) {
     halo_.counts.source_rows += static_cast<std::int64_t>(2 * stale.size());
     write_listed(spec.message_table, sent, part, writer);
   }
-  op.mail_sources(by_sums_, mail_[at(k)]);
+  if (!by_sums.empty()) op.mail_sources(by_sums_, mail_[at(k)]);
   for (const VertexId u : by_sums) by_sums_[at(u)] = 0;
   write_mail(k, true, to);
   write_mail(k, false, to);
@@ -589,7 +589,7 @@ std::vector<Parcels> HaloTrade::parcels_of_start() const {
   }
   for (Parcels& parcels : rounds) {
     for (int part = 0; part < halo_.parts(); ++part) {
-      if (part != halo_.part()) parcels[at(part)].insert(parcels[at(part)].begin(), Halo::kGoesOn);
+      if (part != halo_.part()) parcels[at(part)].push_back(Halo::kGoesOn);
     }
   }
   return rounds;

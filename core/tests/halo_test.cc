@@ -303,7 +303,7 @@ TEST(a_part_that_failed_makes_the_others_fail_once) {
   int rounds = 0;
   Halo halo(2, 1, [&](Parcels parcels) {
     ++rounds;
-    CHECK(parcels[0].front() == Halo::kFailed || rounds == 1);
+    CHECK(parcels[0].back() == Halo::kFailed || rounds == 1);
     parcels[0] = std::string(1, rounds == 1 ? Halo::kFailed : Halo::kGoesOn);
     return parcels;
   });
@@ -320,7 +320,7 @@ TEST(a_part_that_failed_makes_the_others_fail_once) {
 TEST(the_largest_of_all_parts_is_found_and_nan_wins) {
   float theirs[3] = {2.0f, std::numeric_limits<float>::quiet_NaN(), -1.0f};
   Halo halo(2, 0, [&](Parcels parcels) {
-    parcels[1] = std::string(1, Halo::kGoesOn) + std::string(reinterpret_cast<const char*>(theirs), sizeof(theirs));
+    parcels[1] = std::string(reinterpret_cast<const char*>(theirs), sizeof(theirs)) + std::string(1, Halo::kGoesOn);
     return parcels;
   });
   float mine[3] = {1.0f, 5.0f, std::numeric_limits<float>::quiet_NaN()};

@@ -80,7 +80,7 @@ class SlotOwners {
 
 class Halo {
  public:
-  static constexpr char kGoesOn = 0, kFailed = 1;  // the first byte of a parcel
+  static constexpr char kGoesOn = 0, kFailed = 1;  // the last byte of a parcel
 
   Halo(int parts, int part, Swap swap);
 

@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <vector>
@@ -123,7 +122,12 @@ class Operator {
   virtual void take_mail(VertexId, const std::int64_t* /*sums*/) {}  // into v's row
   // Changes of sources whose bits name parts, along edges to ghosts of these.
   virtual void mail_sources(const std::vector<std::uint64_t>& /*parts*/, MailRows&) const {}
-  void each_target(VertexId u, const std::function<void(VertexId)>& visit) const;
+  template <typename Visit>
+  void each_target(VertexId u, Visit&& visit) const {
+    flow_.visit_out(u, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count; ++i) visit(span.neighbours[i]);
+    });
+  }
 
   // ---- undo and audits
   virtual bool sums_again() const { return false; }  // whether compute() gives the bits of a row that was changed

@@ -50,12 +50,6 @@ void Operator::refresh_rows(const std::vector<VertexId>& rows, std::int64_t shar
   });
 }
 
-void Operator::each_target(VertexId u, const std::function<void(VertexId)>& visit) const {
-  flow_.visit_out(u, [&](const EdgeSpan& span) {
-    for (std::int32_t i = 0; i < span.count; ++i) visit(span.neighbours[i]);
-  });
-}
-
 // It can be other than zero, or the type has changed, and its own term left.
 bool Operator::sweeps(VertexId v) const {
   return work_.wants(k_, v) && (has_row(v) || (work_.source().typed && work_.retyped.contains(v)));

@@ -44,7 +44,7 @@ def metis(
     parts: int,
     *,
     balance: Balance = "edges",
-    slack: float = 0.03,
+    slack: float = 0.01,
     recursive: bool = False,
     seed: int = 0,
 ) -> VertexParts:
