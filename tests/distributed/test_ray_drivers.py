@@ -147,8 +147,13 @@ def test_that_driver_and_workers_are_killed_together(address, name, tmp_path):
         cluster.apply(updates)
     engine.apply(updates)
     assert cluster.state_digest() == engine.state_digest()
-    for facts in cluster.report():
-        os.kill(facts["process"], signal.SIGKILL)
+    processes = [facts["process"] for facts in cluster.report()]
+    until = time.monotonic() + 60
+    while cluster._crew._kept.is_begun:  # workers write the snapshot of this version
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
     cluster.close()
     with lg.Cluster.restore(tmp_path, detached=name) as restored:
         assert restored.version == cluster.version

@@ -98,17 +98,23 @@ def test_that_a_batch_that_is_interrupted_is_applied_nowhere():
     goes_on(engine, cluster)
 
 
-def test_that_an_interrupted_snapshot_leaves_the_batch():
+@pytest.mark.parametrize("step", ["capture", "has_snapshot", "forget_before"])
+@pytest.mark.parametrize("reached", [False, True])
+def test_that_an_interrupted_snapshot_leaves_the_batch(step, reached):
     engine, cluster, crew = pair(snapshot_batches=1)
-    keep = crew.keep
+    call = crew.call
 
     def interrupted(calls):
+        if calls[0][0] != step:
+            return call(calls)
+        if reached:
+            call(calls)
         raise KeyboardInterrupt
 
-    crew.keep = interrupted
+    crew.call = interrupted
     with pytest.raises(KeyboardInterrupt):
         cluster.apply(change(engine))
-    crew.keep = keep
+    crew.call = call
     engine.apply(change(engine))
     goes_on(engine, cluster)
 

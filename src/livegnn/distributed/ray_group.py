@@ -24,8 +24,8 @@ import numpy as np
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
 from livegnn.distributed.ray_session import connect
-from livegnn.distributed.ray_worker import DIED, OF_ANOTHER, OWN, RayWorker, WorkerFailure
-from livegnn.errors import UsageError, WorkerUnavailable, of_kind
+from livegnn.distributed.ray_worker import DIED, OWN, RayWorker, WorkerFailure
+from livegnn.errors import LiveGnnError, UsageError, WorkerUnavailable, of_kind
 from livegnn.graph.checks import shown
 from livegnn.optional import need
 
@@ -34,7 +34,7 @@ _START_S = 300.0  # in which a process must have started and loaded torch
 _POLL_S = 0.5
 _SMALL_BYTES = 1 << 15
 _ABOUT_S = 10.0  # in which a worker that lives answers from its other thread
-_WATCH = "watch"
+_WATCH, _ASIDE = "watch", "aside"  # threads of a worker next to that of its calls
 FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
 
 
@@ -207,6 +207,18 @@ class RayGroup:
         mine, driver = each or [()] * self.size, 0 if self._name is None else self._name.number
         return [actor.work.remote(driver, task, own) for actor, own in zip(self._actors, mine, strict=True)]
 
+    def aside(
+        self, fn: Callable[..., Any], *args: Any, each: Sequence[tuple[Any, ...]] | None = None, keep: bool
+    ) -> GroupAside:
+        """The same of what makes no exchange, in another thread of each worker, next to other calls.
+
+        keep: whether references are wanted, not values.
+        """
+        self.form()
+        mine, driver = each or [()] * self.size, 0 if self._name is None else self._name.number
+        asked = zip([actor.aside.options(concurrency_group=_ASIDE) for actor in self._actors], mine, strict=True)
+        return GroupAside(self, [method.remote(driver, (fn, args), own) for method, own in asked], keep)
+
     def interrupt(self) -> None:
         """Ends the workers while another thread calls them: its call raises WorkerUnavailable."""
         for actor in list(self._actors):
@@ -221,7 +233,7 @@ class RayGroup:
     # ---- inside
 
     def _start(self, rank: int) -> None:
-        made = self._ray.remote(concurrency_groups={_WATCH: 1})(RayWorker)
+        made = self._ray.remote(concurrency_groups={_WATCH: 1, _ASIDE: 1})(RayWorker)
         named = {}
         if self._name is not None:
             self._name.refuse_replaced()
@@ -282,20 +294,22 @@ class RayGroup:
             return WorkerFailure(OWN, time.time(), rank, str(error))
 
     def _raise(self, failures: list[WorkerFailure]) -> None:
+        error = self._error_of(failures)
+        is_own = min(failures, key=lambda failure: failure[:3]).cause == OWN
+        self.lost = error if isinstance(error, WorkerUnavailable) and not is_own else None
+        raise error
+
+    def _error_of(self, failures: list[WorkerFailure]) -> LiveGnnError:
         first = min(failures, key=lambda failure: failure[:3])
-        self.lost = None
         if first.cause == OWN and first.error is not None and self._keeps_kinds:
             error = of_kind(*first.error)
             error.add_note(f"[{self._where}] in worker {first.rank}:\n{first.text}")
-            raise error
+            return error
         late = [failure for failure in failures if failure.cause == DIED]
         got = f"an error in worker {first.rank}; fix its cause:\n{first.text}"
         if first.cause == DIED:
             got = "; ".join(f"worker {failure.rank}, which {failure.text}" for failure in late) + "; call it again"
-        lost = WorkerUnavailable(f"[{self._where}] expected {self.size} workers to finish, got {got}")
-        if first.cause in (DIED, OF_ANOTHER):
-            self.lost = lost
-        raise lost
+        return WorkerUnavailable(f"[{self._where}] expected {self.size} workers to finish, got {got}")
 
 
 def _end_others(ray: Any, name: RayName) -> list[NamedActor]:
@@ -340,6 +354,39 @@ def _bytes_of(value: Any) -> float:
     if isinstance(value, dict):
         return sum(map(_bytes_of, value.values()))
     return math.inf
+
+
+class GroupAside:
+    """What the workers of a group do next to their calls. Its end changes nothing of the group."""
+
+    def __init__(self, group: RayGroup, refs: list[Any], keep: bool) -> None:
+        self._group, self._refs, self._keep = group, refs, keep
+
+    def done(self) -> bool:
+        """Whether all have ended; a worker that has died has."""
+        return len(self._ended(0)) == len(self._refs)
+
+    def results(self) -> list[Any]:
+        """What came of them, or references; waits for that. Raises: as call(); WorkerUnavailable after timeout_s."""
+        if len(self._ended(self._group._timeout_s)) < len(self._refs):
+            where, within = self._group._where, f"{self._group._timeout_s:g} s"
+            raise WorkerUnavailable(f"[{where}] expected workers to end within {within}, got some that have not")
+        if self._keep:
+            return self._refs
+        ray, answers = self._group._ray, list[Any]()
+        for rank, ref in enumerate(self._refs):
+            try:
+                answers.append(ray.get(ref))
+            except ray.exceptions.RayError as error:
+                answers.append(WorkerFailure(DIED, time.time(), rank, str(error)))
+        failures = [answer for answer in answers if isinstance(answer, WorkerFailure)]
+        if failures:
+            raise self._group._error_of(failures)
+        return answers
+
+    def _ended(self, timeout_s: float) -> list[Any]:
+        found = self._group._ray.wait(self._refs, num_returns=len(self._refs), timeout=timeout_s, fetch_local=False)
+        return list(found[0])
 
 
 class _Watch:

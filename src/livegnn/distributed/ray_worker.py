@@ -94,6 +94,16 @@ class RayWorker:
         fn, args = task
         return self._answer(lambda: fn(self, *mine, *args))
 
+    def aside(self, driver: int, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
+        """The same, asked from another thread, of what makes no exchange: the worker stays in its group."""
+        if driver < self._driver:
+            return self._refused()
+        fn, args = task
+        try:
+            return fn(self, *mine, *args)
+        except Exception as error:
+            return self._failure(error)
+
     def about(self) -> tuple[int, dict[str, Any]]:
         """The number of the driver, and what the group was made with; asked from another thread: only a process that
         is stopped does not answer.
@@ -118,14 +128,16 @@ class RayWorker:
         try:
             return call()
         except Exception as error:
-            cause = OF_ANOTHER if isinstance(error, WorkerUnavailable) else OWN
-            known = (type(error).__name__, str(error), error.facts()) if isinstance(error, LiveGnnError) else None
-            text = "".join(traceback.format_exception(error))
-            failure = WorkerFailure(cause, time.time(), self.rank, text, known)
+            failure = self._failure(error)
         finally:
             self._calls += 1
         self._leave()
         return failure
+
+    def _failure(self, error: Exception) -> WorkerFailure:
+        cause = OF_ANOTHER if isinstance(error, WorkerUnavailable) else OWN
+        known = (type(error).__name__, str(error), error.facts()) if isinstance(error, LiveGnnError) else None
+        return WorkerFailure(cause, time.time(), self.rank, "".join(traceback.format_exception(error)), known)
 
     def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> None:
         import torch

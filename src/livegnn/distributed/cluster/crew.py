@@ -21,6 +21,16 @@ from livegnn.errors import WorkerUnavailable
 Call: TypeAlias = tuple[Any, ...]  # the name of a method of PartWorker, and what it is given
 
 
+class Aside(Protocol):
+    """Calls that go on next to others."""
+
+    def done(self) -> bool:
+        """Whether all have ended."""
+
+    def results(self) -> list[Any]:
+        """As of call(), or handles, as of keep(); waits for them. Raises: as call(), and no reform() has to follow."""
+
+
 class Crew(Protocol):
     """The workers, numbered from 0."""
 
@@ -35,6 +45,12 @@ class Crew(Protocol):
 
     def keep(self, calls: Sequence[Call]) -> list[Any]:
         """The same as call(), but what is returned are handles, to be given to later calls in place of the results."""
+
+    def aside(self, calls: Sequence[Call], *, keep: bool) -> Aside:
+        """Calls without rounds, by another thread of each worker, while other calls go on; one after another.
+
+        keep: whether handles are wanted.
+        """
 
     def reform(self) -> list[int]:
         """Starts those that were lost, empty, and joins all again. Returns: the version of each, -1 of an empty one.
@@ -69,8 +85,31 @@ class _Driver:
         self.replaced, self.gate = False, threading.Lock()
 
 
+class _ThreadAside:
+    """Calls to workers in threads, made when they are asked for."""
+
+    def __init__(self, crew: ThreadCrew, calls: Sequence[Call]) -> None:
+        self._crew, self._calls, self._workers = crew, calls, list(crew.workers)
+
+    def done(self) -> bool:
+        """See Aside."""
+        return not self._crew.is_busy_aside
+
+    def results(self) -> list[Any]:
+        """See Aside."""
+        found = []
+        for rank, (worker, call) in enumerate(zip(self._workers, self._calls, strict=True)):
+            if worker is None or worker is not self._crew.workers[rank]:
+                raise WorkerUnavailable(f"[cluster] expected worker {rank} as it was, got none; reform the crew")
+            found.append(getattr(worker, call[0])(*call[1:]))
+        return found
+
+
 class ThreadCrew:
-    """Workers in threads of this process, in lock step; kill() is what a lost process is elsewhere."""
+    """Workers in threads of this process, in lock step; kill() is what a lost process is elsewhere.
+
+    is_busy_aside: whether calls that were made aside have not ended yet.
+    """
 
     def __init__(
         self,
@@ -81,7 +120,7 @@ class ThreadCrew:
     ) -> None:
         self.size, self._threads, self._timeout_s = size, threads, timeout_s
         self.workers: list[PartWorker | None] = list(workers or [None] * size)
-        self._driver = _Driver(self)
+        self._driver, self.is_busy_aside = _Driver(self), False
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="part")
         self.reform()
 
@@ -132,6 +171,12 @@ class ThreadCrew:
         return [one.result() for one in running]
 
     keep = call
+
+    def aside(self, calls: Sequence[Call], *, keep: bool) -> Aside:
+        """See Crew."""
+        with self._driver.gate:
+            self._refuse_replaced()
+            return _ThreadAside(self, calls)
 
     def kill(self, worker: int) -> None:
         """Loses all that the worker has; a round under way breaks."""

@@ -1,15 +1,27 @@
-"""Keeping: what workers that are lost start again from: a snapshot of every worker, and the batches since."""
+"""Keeping: what workers that are lost start again from: a snapshot of every worker, and the batches since.
+
+A snapshot is taken at once, or begun: every worker copies its part while batches wait, and gives the copy order and
+form while they go on. The one before stays the newest until all workers have done so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from livegnn.distributed.cluster.crew import Crew
+from livegnn.distributed.cluster.crew import Aside, Crew
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.errors import StorageFailed, WorkerUnavailable
+
+
+class _Begun(NamedTuple):
+    """A snapshot that workers have copied. state: of the driver then.  handles: once they are done."""
+
+    version: int
+    state: bytes | None
+    handles: Aside
 
 
 class Keeping:
@@ -37,6 +49,7 @@ class Keeping:
         self.state: bytes | None = None
         self.batches: dict[int, GivenBatch] = {}
         self._every = self._due = snapshot_batches
+        self._begun: _Begun | None = None
 
     @property
     def state_wanted(self) -> bool:
@@ -49,13 +62,60 @@ class Keeping:
         return self.state if self.keeps_notes else None
 
     @property
+    def is_begun(self) -> bool:
+        """Whether a snapshot was begun that is not the newest yet."""
+        return self._begun is not None
+
+    @property
     def is_due(self) -> bool:
-        """Whether there are enough batches for another snapshot."""
-        return len(self.batches) >= self._due
+        """Whether there is something to do for go_on()."""
+        return self.is_begun or len(self.batches) >= self._due
 
     def put_off(self) -> None:
         """A snapshot that was due could not be taken: it is after as many batches more."""
         self._due = len(self.batches) + self._every
+
+    def go_on(self, version: int) -> None:
+        """Begins a snapshot where one is due, and ends the one that was begun, where workers are done with it. Where
+        another one is due before they are, it waits for them.
+
+        Raises: WorkerUnavailable, StorageFailed, DriverReplaced; then none is begun.
+        """
+        if self._begun is not None and (self._begun.handles.done() or len(self.batches) >= self._due + self._every):
+            self.end_begun()
+        if self._begun is None and len(self.batches) >= self._due:
+            self._begin(version)
+
+    def give_up(self) -> None:
+        """The snapshot that was begun is not wanted."""
+        self._begun = None
+
+    def _begin(self, version: int) -> None:
+        state = self.driver_state() if self.state_wanted else None
+        size, noted = self._crew.size, state if self.keeps_notes else None
+        self._crew.call([("capture", version, noted)] * size)
+        if self.folder is None:
+            handles = self._crew.aside([("captured", version)] * size, keep=True)
+        else:
+            stored = ("store", self.folder.places(version, size), "captured", version, None)
+            handles = self._crew.aside([stored] * size, keep=False)
+        self._begun = _Begun(version, state, handles)
+        if handles.done():
+            self.end_begun()
+
+    def end_begun(self) -> None:
+        """Waits until workers are done with the snapshot that was begun, if one was. Raises: as go_on()."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        try:
+            snapshots = begun.handles.results()
+            self._refuse_missing(begun.version)
+            self.replace(begun.version, snapshots, begun.state)
+            self.drop_older()
+        except (WorkerUnavailable, StorageFailed):
+            self.remove_old_files()
+            raise
 
     def follow(self, notes: DriverNotes, snapshots: Sequence[Any]) -> None:
         """Goes on from what a driver before has noted."""
@@ -63,10 +123,12 @@ class Keeping:
         self.batches = {batch.version: batch for batch in notes.batches}
 
     def take(self, version: int) -> None:
-        """Takes a snapshot of every worker. Each has the new one before any drops what the old one needs.
+        """Takes a snapshot of every worker, while batches wait. Each has the new one before any drops what the old one
+        needs.
 
         Raises: WorkerUnavailable, StorageFailed, DriverReplaced.
         """
+        self.give_up()
         state = self.driver_state() if self.state_wanted else None
         try:
             self.replace(version, self.made("take_snapshot", version, state), state)
@@ -82,9 +144,12 @@ class Keeping:
             handles = self._crew.keep([(method, version, noted)] * size)
         else:
             handles = self._crew.call([("store", self.folder.places(version, size), method, version, noted)] * size)
-        if not all(self._crew.call([("has_snapshot", version)] * size)):
-            raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
+        self._refuse_missing(version)
         return handles
+
+    def _refuse_missing(self, version: int) -> None:
+        if not all(self._crew.call([("has_snapshot", version)] * self._crew.size)):
+            raise WorkerUnavailable("[cluster] expected a snapshot of every worker, got one less; it is taken again")
 
     def replace(self, version: int, snapshots: list[Any], state: bytes | None) -> None:
         """These are the newest; a driver that follows finds them in the folder.
@@ -94,8 +159,9 @@ class Keeping:
         if self.folder is not None:
             assert state is not None
             self.folder.publish(version, snapshots, state)
+        self.give_up()  # one of before
         self.version, self.snapshots, self.state = version, snapshots, state
-        self.batches.clear()
+        self.batches = {made: batch for made, batch in self.batches.items() if made > version}
         self._due = self._every
 
     def publish(self) -> None:

@@ -224,11 +224,20 @@ class PartEngine:
 
     def arrays(self) -> PartArrays:
         """The part as it is, for another process."""
-        numbers = (self.part, self.parts)
-        store = {name: np.ascontiguousarray(array) for name, array in self.store.to_arrays().items()}
-        return PartArrays(
-            *numbers, self.options, store, self.halo.globals(), self.halo.owners(), self.halo.next_edge_id
-        )
+        return self.capture()()
+
+    def capture(self) -> Callable[[], PartArrays]:
+        """A copy of the part as it is. What is returned gives it order and form, in any thread; the part may go on."""
+        copied = _native.GraphCapture(self.store)
+        copied.make_room(self._threads)
+        copied.take(self.store, self._threads)
+        globals_, owners, next_edge_id = self.halo.globals(), self.halo.owners(), self.halo.next_edge_id
+
+        def formed() -> PartArrays:
+            store = {name: np.ascontiguousarray(array) for name, array in copied.to_arrays().items()}
+            return PartArrays(self.part, self.parts, self.options, store, globals_, owners, next_edge_id)
+
+        return formed
 
     def what_if(self, batch: BatchColumns, owners: NewOwners) -> tuple[Any, PartChanges]:
         """A batch that is looked at: the native view, open, and the vertices that it would change; rounds.

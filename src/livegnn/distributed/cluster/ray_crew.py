@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
-from livegnn.distributed.cluster.crew import Call
+from livegnn.distributed.cluster.crew import Aside, Call
 from livegnn.distributed.cluster.worker import PartWorker
 from livegnn.distributed.ray_group import RayGroup
 from livegnn.distributed.ray_worker import RayWorker
@@ -59,6 +59,10 @@ class RayCrew:
     def keep(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""
         return self._group.keep(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)])
+
+    def aside(self, calls: Sequence[Call], *, keep: bool) -> Aside:
+        """See Crew."""
+        return self._group.aside(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)], keep=keep)
 
     def processes(self) -> list[int]:
         """Process ids of the workers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StagedFol
 from livegnn.errors import DriverReplaced, InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
 
 _ATTEMPTS = 5  # at one batch, while workers are lost
+_PATIENCE_S = 0.5  # between two looks at a snapshot that was begun, where no batch comes
 _log = logging.getLogger("livegnn")
 
 
@@ -75,6 +77,7 @@ class RecoveringCrew:
         self._late: BaseException | None = None
         self._moves_max = -1
         self._history: History | None = None
+        self._attendant: threading.Thread | None = None  # while a snapshot is begun
 
     @property
     def size(self) -> int:
@@ -130,9 +133,12 @@ class RecoveringCrew:
             self._kept.take(self.version)
 
     def close(self) -> None:
-        """Ends the workers. A second call does nothing."""
+        """Ends the workers, once a snapshot that they write into files is whole. A second call does nothing."""
         with self.lock:
             if not self.closed:
+                if self._kept.folder is not None:
+                    with suppress(WorkerUnavailable, StorageFailed, DriverReplaced):  # the one before stays
+                        self._kept.end_begun()
                 self.closed = True
                 self._crew.close()
 
@@ -358,16 +364,30 @@ class RecoveringCrew:
             raise error
 
     def take_snapshot_if_due(self) -> None:
-        """The batch before stands, whatever becomes of the snapshot."""
+        """The batch before stands, whatever becomes of the snapshot. Workers write it while others go on."""
         if self.closed or not self._kept.is_due:
             return
-        try:
-            with self.lock:
+        with self.lock:
+            try:
                 self._settle()
-                self._kept.take(self.version)
-        except (WorkerUnavailable, StorageFailed) as error:
-            self._kept.put_off()
-            _log.warning("[cluster] no snapshot of version %d, it is taken later: %s", self.version, error)
+                self._kept.go_on(self.version)
+            except (WorkerUnavailable, StorageFailed) as error:
+                self._kept.put_off()
+                _log.warning("[cluster] no snapshot at version %d, it is taken later: %s", self.version, error)
+            if self._kept.is_begun and self._attendant is None:
+                self._attendant = threading.Thread(target=self._attend, name="livegnn-snapshots", daemon=True)
+                self._attendant.start()
+
+    def _attend(self) -> None:
+        """Ends a snapshot that was begun, where no batch comes after which it would end."""
+        while True:
+            time.sleep(_PATIENCE_S)
+            with self.lock:
+                if self.closed or not self._kept.is_begun:
+                    self._attendant = None
+                    return
+                with suppress(DriverReplaced):  # the next batch says so
+                    self.take_snapshot_if_due()
 
     # ---- another crew, which takes over from this one
 
@@ -396,6 +416,7 @@ class RecoveringCrew:
 
     def abandon(self) -> None:
         """Ends workers that are not to take over, or from which others have, and their files."""
+        self._kept.give_up()
         self._kept.snapshots, self._kept.pinned = [], []
         self.close()
         self._kept.remove_old_files()
@@ -496,6 +517,7 @@ class RecoveringCrew:
         Args:    batch: that may stand or not.
         Returns: what the batch that makes version `wanted` came to, where it stands; else None.
         """
+        self._kept.give_up()
         versions, kept = self._crew.reform(), self._kept
         lost = [worker for worker, version in enumerate(versions) if version < 0]
         if batch is None:  # one that is ahead has made its own what was given up

@@ -64,6 +64,7 @@ class PartWorker:
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
+        self._captured: dict[int, Callable[[], PartSnapshot]] = {}  # by version: makes what was only copied yet
         self._driver_states: dict[int, bytes] = {}  # likewise
         self._moves_max = -1  # rows that a batch may move and the engine keeps; -1: none are kept
         self._holding: Holding | None = None
@@ -103,6 +104,7 @@ class PartWorker:
         self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
+        self._captured.clear()
         self._driver_states.clear()
 
     def read_share(
@@ -149,21 +151,37 @@ class PartWorker:
 
     def take_snapshot(self, version: int, driver: bytes | None = None) -> PartSnapshot:
         """Of the version as it is, and the driver's state to keep. No round."""
+        self._refuse_other(version)
+        self._captured = {}  # a driver before may have left one
+        return self._capture(version, driver, self.part.native)()
+
+    def capture(self, version: int, driver: bytes | None = None) -> None:
+        """The same, but only copied: captured() makes the snapshot. No round."""
+        self._refuse_other(version)
+        self._captured = {version: self._capture(version, driver, self.part.native)}
+
+    def captured(self, version: int, driver: bytes | None = None) -> PartSnapshot:
+        """The snapshot of what was copied. Another thread may call it, while batches go on."""
+        made = self._captured[version]()
+        self._captured.pop(version, None)
+        return made
+
+    def _refuse_other(self, version: int) -> None:
         if version != self.version:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
-        return self._snapshot_of(version, driver, self.part.native)
 
     def store(self, paths: Sequence[Path], method: str, version: int, driver: bytes | None) -> StoredPart:
-        """take_snapshot() or snapshot_of_swap(), into this worker's file. Raises: StorageFailed."""
+        """captured(), or another snapshot, into this worker's file. Raises: StorageFailed."""
         snapshot: PartSnapshot = getattr(self, method)(version, driver)
         return StoredPart.write(paths[self.part.part], snapshot)
 
-    def _snapshot_of(self, version: int, driver: bytes | None, native: Any) -> PartSnapshot:
+    def _capture(self, version: int, driver: bytes | None, native: Any) -> Callable[[], PartSnapshot]:
         part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
-        arrays = part.arrays().to_arrays() | {"work": self._work.copy()}
+        formed, work = part.capture(), self._work.copy()
+        memory, scales = native.remember(part.halo), native.scale_exponents()
         self._keep(version, parcels, driver)  # the cluster holds the rest
-        return PartSnapshot(version, arrays, native.remember(part.halo), native.scale_exponents(), parcels)
+        return lambda: PartSnapshot(version, formed().to_arrays() | {"work": work}, memory, scales, parcels)
 
     def _keep(self, version: int, parcels: Rounds, driver: bytes | None) -> None:
         self._snapshots[version] = parcels
@@ -171,13 +189,14 @@ class PartWorker:
             self._driver_states[version] = driver
 
     def has_snapshot(self, version: int) -> bool:
-        """Whether there is one of that version."""
-        return version in self._snapshots
+        """Whether there is a whole one of that version."""
+        return version in self._snapshots and version not in self._captured
 
     def forget_before(self, version: int) -> None:
         """Drops what is kept for snapshots before that version: every worker has one of it."""
         self._snapshots = {kept: each for kept, each in self._snapshots.items() if kept >= version}
         self._driver_states = {kept: each for kept, each in self._driver_states.items() if kept >= version}
+        self._captured = {kept: each for kept, each in self._captured.items() if kept >= version}
         self._done = {made: each for made, each in self._done.items() if made > version}
 
     def notes(self, at: int | None = None) -> DriverNotes | None:
@@ -284,7 +303,7 @@ class PartWorker:
 
     def snapshot_of_swap(self, version: int, driver: bytes | None = None) -> PartSnapshot:
         """What a worker starts again from once the swap, which makes `version`, stands."""
-        return self._snapshot_of(version, driver, self._prepared())
+        return self._capture(version, driver, self._prepared())()
 
     def commit_swap(self, version: int) -> None:
         """The other engine takes over. Nothing where it has."""
