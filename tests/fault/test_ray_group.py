@@ -56,6 +56,51 @@ def test_an_error_of_livegnn_in_one_worker_is_raised_as_it_is(group):
     assert (group.formations, group.starts) == (formations + 1, [1, 1])
 
 
+def ended(aside):
+    until = time.monotonic() + 30
+    while not aside.done():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_calls_go_on_next_to_those_made_aside(group, ray_cluster, keep):
+    group.call(workers.keep, "x", each=[(3,), (5,)])
+    aside = group.aside(workers.wait_for, each=[(13,), (15,)], keep=keep)
+    assert group.call(workers.kept) == [3, 5]
+    assert not aside.done()
+    group.call(workers.keep, "x", each=[(13,), (5,)])
+    assert not aside.done()  # worker 1 waits
+    group.call(workers.keep, "x", each=[(13,), (15,)])
+    ended(aside)
+    results = ray_cluster.get(aside.results()) if keep else aside.results()
+    assert results == [(0, 13), (1, 15)]
+
+
+def test_an_error_aside_leaves_the_workers_joined(group):
+    group.form()
+    formations = group.formations
+    aside = group.aside(workers.fail_aside, keep=False)
+    with pytest.raises(ValueInvalid, match="no mistake") as caught:
+        aside.results()
+    assert "in worker 1" in caught.value.__notes__[0]
+    assert group.call(workers.with_exchange, workers.talk, "hello")[0][0] == "hello"
+    assert group.formations == formations
+
+
+def test_what_goes_on_aside_ends_with_its_worker_or_its_patience(group):
+    aside = group.aside(workers.wait_for, each=[("never",), ("never",)], keep=False)
+    with pytest.raises(WorkerUnavailable, match="expected workers to end within 4 s"):
+        aside.results()
+    for process in group.pids:
+        os.kill(process, signal.SIGKILL)
+    ended(aside)
+    with pytest.raises(WorkerUnavailable, match="expected 2 workers to finish"):
+        aside.results()
+    with pytest.raises(WorkerUnavailable):
+        group.call(workers.kept)
+
+
 def test_a_worker_that_joined_in_vain_meets_one_that_is_new(ray_cluster, group):
     group.form()
     alone = group._actors[0]

@@ -80,6 +80,20 @@ def kept(worker):
     return worker.kept.get("own")
 
 
+def wait_for(worker, own):
+    """Aside: until a call keeps this."""
+    while worker.kept.get("own") != own:
+        time.sleep(0.01)
+    return worker.rank, own
+
+
+def fail_aside(worker):
+    """Worker 1 has a mistake."""
+    if worker.rank == 1:
+        raise ValueInvalid("[aside] expected no mistake, got one; fix it")
+    return worker.rank
+
+
 def go_on(exchange):
     """For longer than any test waits, exchange by exchange."""
     for _ in range(6000):
