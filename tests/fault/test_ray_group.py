@@ -88,10 +88,8 @@ def test_an_error_aside_leaves_the_workers_joined(group):
     assert group.formations == formations
 
 
-def test_what_goes_on_aside_ends_with_its_worker_or_its_patience(group):
+def test_what_goes_on_aside_ends_with_its_worker(group):
     aside = group.aside(workers.wait_for, each=[("never",), ("never",)], keep=False)
-    with pytest.raises(WorkerUnavailable, match="expected workers to end within 4 s"):
-        aside.results()
     for process in group.pids:
         os.kill(process, signal.SIGKILL)
     ended(aside)
@@ -99,6 +97,28 @@ def test_what_goes_on_aside_ends_with_its_worker_or_its_patience(group):
         aside.results()
     with pytest.raises(WorkerUnavailable):
         group.call(workers.kept)
+
+
+def test_a_worker_that_is_not_done_aside_is_ended(group):
+    group.call(workers.keep, "x", each=[(3,), (5,)])
+    starts = list(group.starts)
+    aside = group.aside(workers.wait_for, each=[(3,), ("never",)], keep=True)
+    with pytest.raises(WorkerUnavailable, match="expected workers to end within 4 s"):
+        aside.results()
+    assert group.call(workers.kept) == [3, None]
+    assert group.starts == [starts[0], starts[1] + 1]
+
+
+def test_that_no_ray_is_started_to_look_at_what_was_done_aside(ray_cluster, group, monkeypatch):
+    aside = group.aside(workers.kept, keep=False)
+    ended(aside)
+    with monkeypatch.context() as patched:
+        patched.setattr(ray_cluster, "is_initialized", lambda: False)
+        patched.setattr(ray_cluster, "wait", None)
+        assert aside.done()
+        with pytest.raises(WorkerUnavailable, match="Ray to go on"):
+            aside.results()
+    assert len(aside.results()) == 2
 
 
 def test_a_worker_that_joined_in_vain_meets_one_that_is_new(ray_cluster, group):

@@ -7,7 +7,8 @@ import pytest
 
 import livegnn as lg
 from livegnn.distributed.cluster import recovery
-from livegnn.distributed.cluster.crew import ThreadCrew
+from livegnn.distributed.cluster.crew import ThreadCrew, _ThreadAside
+from livegnn.distributed.cluster.snapshot_files import MANIFEST
 from tests.simulation.test_cluster_drivers import Pair
 from tests.simulation.test_cluster_snapshots import fill_disk, grow, written
 
@@ -25,6 +26,13 @@ def patient(monkeypatch):
 
 def kept(pair):
     return pair.cluster._crew._kept
+
+
+def wait_until(holds):
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def begun(seed, **options):
@@ -83,12 +91,63 @@ def test_that_a_snapshot_ends_where_no_batch_comes(monkeypatch):
     monkeypatch.setattr(recovery, "_PATIENCE_S", 0.01)
     pair = begun(3)
     pair.crew.is_busy_aside = False
-    until = time.monotonic() + 30
-    while kept(pair).is_begun:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: not kept(pair).is_begun)
     assert (kept(pair).version, sorted(kept(pair).batches)) == (4, [5, 6])
     pair.check("after it")
+    pair.cluster.close()
+
+
+def test_that_the_thread_that_ends_snapshots_and_a_writer_do_not_wait_for_each_other(monkeypatch):
+    """A writer takes the graph's lock and then the crew's."""
+    looks = []
+
+    def done(aside):
+        looks.append(aside)
+        return len(looks) % 3 == 0
+
+    monkeypatch.setattr(recovery, "_PATIENCE_S", 0.0005)
+    monkeypatch.setattr(_ThreadAside, "done", done)
+    pair = Pair(3, snapshot_batches=1)
+    grow(pair, 300)
+    pair.check("after all")
+    pair.cluster.close()
+
+
+def test_that_a_copy_that_was_given_up_makes_no_snapshot():
+    pair = begun(3)
+    worker, version = pair.crew.workers[0], pair.cluster.version
+    worker.capture(version, None, "first")
+    worker.capture(version, None, "second")
+    with pytest.raises(lg.errors.WorkerUnavailable, match="a copy that was given up"):
+        worker.captured("first")
+    assert not worker.has_snapshot(version)
+    assert worker.captured("second").version == version
+    assert worker.has_snapshot(version)
+    pair.cluster.close()
+
+
+def test_that_a_damaged_manifest_holds_up_no_end(tmp_path):
+    pair = begun(5, snapshots=tmp_path)
+    (tmp_path / MANIFEST).write_text("x")
+    pair.cluster.close()
+    assert pair.crew.workers == [None] * pair.crew.size
+
+
+def test_that_a_snapshot_is_begun_again_after_one_that_a_damaged_manifest_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(recovery, "_PATIENCE_S", 0.01)
+    pair = begun(5, snapshots=tmp_path)
+    content = (tmp_path / MANIFEST).read_bytes()
+    (tmp_path / MANIFEST).write_text("x")
+    pair.crew.is_busy_aside = False
+    wait_until(lambda: not kept(pair).is_begun)
+    (tmp_path / MANIFEST).write_bytes(content)
+    assert kept(pair).version == 0
+    pair.crew.is_busy_aside = True
+    grow(pair, 8)
+    pair.crew.is_busy_aside = False
+    wait_until(lambda: not kept(pair).is_begun)  # by another thread
+    assert kept(pair).version > 4
+    pair.check("after both")
     pair.cluster.close()
 
 

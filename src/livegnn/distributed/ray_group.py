@@ -367,13 +367,23 @@ class GroupAside:
         return len(self._ended(0)) == len(self._refs)
 
     def results(self) -> list[Any]:
-        """What came of them, or references; waits for that. Raises: as call(); WorkerUnavailable after timeout_s."""
-        if len(self._ended(self._group._timeout_s)) < len(self._refs):
-            where, within = self._group._where, f"{self._group._timeout_s:g} s"
-            raise WorkerUnavailable(f"[{where}] expected workers to end within {within}, got some that have not")
+        """What came of them, or references; waits for that. A worker that is not done within timeout_s is ended.
+
+        Raises: as call().
+        """
+        group = self._group
+        if not group._ray.is_initialized():
+            raise WorkerUnavailable(f"[{group._where}] expected Ray to go on, got one that has ended; begin anew")
+        left = set(self._refs) - set(self._ended(group._timeout_s))
+        for rank in (rank for rank, ref in enumerate(self._refs) if ref in left):
+            group._end(rank)  # its thread would hold up all that is to be done aside
+            group._joined = False
+        if left:
+            within = f"{group._timeout_s:g} s"
+            raise WorkerUnavailable(f"[{group._where}] expected workers to end within {within}, got some that have not")
         if self._keep:
             return self._refs
-        ray, answers = self._group._ray, list[Any]()
+        ray, answers = group._ray, list[Any]()
         for rank, ref in enumerate(self._refs):
             try:
                 answers.append(ray.get(ref))
@@ -381,12 +391,14 @@ class GroupAside:
                 answers.append(WorkerFailure(DIED, time.time(), rank, str(error)))
         failures = [answer for answer in answers if isinstance(answer, WorkerFailure)]
         if failures:
-            raise self._group._error_of(failures)
+            raise group._error_of(failures)
         return answers
 
     def _ended(self, timeout_s: float) -> list[Any]:
-        found = self._group._ray.wait(self._refs, num_returns=len(self._refs), timeout=timeout_s, fetch_local=False)
-        return list(found[0])
+        ray = self._group._ray
+        if not ray.is_initialized():  # it would be started anew
+            return self._refs
+        return list(ray.wait(self._refs, num_returns=len(self._refs), timeout=timeout_s, fetch_local=False)[0])
 
 
 class _Watch:

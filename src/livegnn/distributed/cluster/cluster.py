@@ -486,8 +486,10 @@ class Cluster(Outputs, Switching):
         with self.graph.host.lock, self._crew.lock:  # in the order of apply()
             if not self._crew.closed:
                 self.graph.host.detach(self)
-                self._crew.close()
-                self.reads.close()
+                try:
+                    self._crew.close()
+                finally:
+                    self.reads.close()
         self._succession.interrupt()
 
     def __enter__(self) -> Self:

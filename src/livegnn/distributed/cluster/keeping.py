@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from livegnn.distributed.cluster.crew import Aside, Crew
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
@@ -81,10 +82,19 @@ class Keeping:
 
         Raises: WorkerUnavailable, StorageFailed, DriverReplaced; then none is begun.
         """
-        if self._begun is not None and (self._begun.handles.done() or len(self.batches) >= self._due + self._every):
+        if not self.end_if_done() and len(self.batches) >= self._due + self._every:
             self.end_begun()
         if self._begun is None and len(self.batches) >= self._due:
             self._begin(version)
+
+    def end_if_done(self) -> bool:
+        """Ends the snapshot that was begun, where workers are done with it. Returns: whether none is left.
+
+        Raises: as go_on().
+        """
+        if self._begun is not None and self._begun.handles.done():
+            self.end_begun()
+        return self._begun is None
 
     def give_up(self) -> None:
         """The snapshot that was begun is not wanted."""
@@ -92,16 +102,15 @@ class Keeping:
 
     def _begin(self, version: int) -> None:
         state = self.driver_state() if self.state_wanted else None
-        size, noted = self._crew.size, state if self.keeps_notes else None
-        self._crew.call([("capture", version, noted)] * size)
+        size, token = self._crew.size, uuid4().hex
+        self._crew.call([("capture", version, state if self.keeps_notes else None, token)] * size)
         if self.folder is None:
-            handles = self._crew.aside([("captured", version)] * size, keep=True)
+            handles = self._crew.aside([("captured", token)] * size, keep=True)
         else:
-            stored = ("store", self.folder.places(version, size), "captured", version, None)
+            stored = ("store", self.folder.places(version, size), "captured", token)
             handles = self._crew.aside([stored] * size, keep=False)
         self._begun = _Begun(version, state, handles)
-        if handles.done():
-            self.end_begun()
+        self.end_if_done()
 
     def end_begun(self) -> None:
         """Waits until workers are done with the snapshot that was begun, if one was. Raises: as go_on()."""

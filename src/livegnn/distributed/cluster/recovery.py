@@ -22,7 +22,14 @@ from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChange
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StagedFolder
-from livegnn.errors import DriverReplaced, InvariantBroken, StorageFailed, UsageError, WorkerUnavailable
+from livegnn.errors import (
+    DriverReplaced,
+    InvariantBroken,
+    LiveGnnError,
+    StorageFailed,
+    UsageError,
+    WorkerUnavailable,
+)
 
 _ATTEMPTS = 5  # at one batch, while workers are lost
 _PATIENCE_S = 0.5  # between two looks at a snapshot that was begun, where no batch comes
@@ -77,7 +84,7 @@ class RecoveringCrew:
         self._late: BaseException | None = None
         self._moves_max = -1
         self._history: History | None = None
-        self._attendant: threading.Thread | None = None  # while a snapshot is begun
+        self._is_attended = False  # whether a thread looks after the snapshot that was begun
 
     @property
     def size(self) -> int:
@@ -135,10 +142,13 @@ class RecoveringCrew:
     def close(self) -> None:
         """Ends the workers, once a snapshot that they write into files is whole. A second call does nothing."""
         with self.lock:
-            if not self.closed:
+            if self.closed:
+                return
+            try:
                 if self._kept.folder is not None:
-                    with suppress(WorkerUnavailable, StorageFailed, DriverReplaced):  # the one before stays
+                    with suppress(LiveGnnError):  # the one before stays
                         self._kept.end_begun()
+            finally:
                 self.closed = True
                 self._crew.close()
 
@@ -372,22 +382,29 @@ class RecoveringCrew:
                 self._settle()
                 self._kept.go_on(self.version)
             except (WorkerUnavailable, StorageFailed) as error:
-                self._kept.put_off()
-                _log.warning("[cluster] no snapshot at version %d, it is taken later: %s", self.version, error)
-            if self._kept.is_begun and self._attendant is None:
-                self._attendant = threading.Thread(target=self._attend, name="livegnn-snapshots", daemon=True)
-                self._attendant.start()
+                self._put_off(error)
+            if self._kept.is_begun and not self._is_attended:
+                threading.Thread(target=self._attend, name="livegnn-snapshots", daemon=True).start()
+                self._is_attended = True
+
+    def _put_off(self, error: Exception) -> None:
+        self._kept.put_off()
+        _log.warning("[cluster] no snapshot at version %d, it is taken later: %s", self.version, error)
 
     def _attend(self) -> None:
-        """Ends a snapshot that was begun, where no batch comes after which it would end."""
+        """Ends a snapshot that was begun, where no batch comes after which it would end. It does nothing else: the
+        state of the driver is another lock's, which a batch takes before this one.
+        """
         while True:
             time.sleep(_PATIENCE_S)
             with self.lock:
-                if self.closed or not self._kept.is_begun:
-                    self._attendant = None
-                    return
-                with suppress(DriverReplaced):  # the next batch says so
-                    self.take_snapshot_if_due()
+                try:
+                    if self.closed or self._kept.end_if_done():
+                        self._is_attended = False
+                        return
+                except Exception as error:
+                    self._is_attended = False
+                    return self._put_off(error)
 
     # ---- another crew, which takes over from this one
 

@@ -28,12 +28,20 @@ from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.shuffle import NewCut, shuffle
 from livegnn.distributed.cluster.snapshot_files import StoredPart
 from livegnn.distributed.partition import PartitionReport
-from livegnn.errors import InvariantBroken, UpdateError, UsageError
+from livegnn.errors import InvariantBroken, UpdateError, UsageError, WorkerUnavailable
 from livegnn.inference.best import BestSlots, Comparison
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 _ADD_VERTEX = _native.UpdateKind.AddVertex.value
+
+
+class _Copied(NamedTuple):
+    """What a snapshot is to be made of. token: of the driver, for this one alone."""
+
+    version: int
+    token: str
+    formed: Callable[[], PartSnapshot]
 
 
 class _Done(NamedTuple):
@@ -64,7 +72,7 @@ class PartWorker:
         self._sending: Rounds | None = None  # of the batch at work
         self._done: dict[int, _Done] = {}  # by version
         self._snapshots: dict[int, Rounds] = {}  # their parcels, by version: the newest, and one before until it goes
-        self._captured: dict[int, Callable[[], PartSnapshot]] = {}  # by version: makes what was only copied yet
+        self._copied: _Copied | None = None  # until the snapshot is made of it
         self._driver_states: dict[int, bytes] = {}  # likewise
         self._moves_max = -1  # rows that a batch may move and the engine keeps; -1: none are kept
         self._holding: Holding | None = None
@@ -104,7 +112,7 @@ class PartWorker:
         self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
-        self._captured.clear()
+        self._copied = None
         self._driver_states.clear()
 
     def read_share(
@@ -152,27 +160,37 @@ class PartWorker:
     def take_snapshot(self, version: int, driver: bytes | None = None) -> PartSnapshot:
         """Of the version as it is, and the driver's state to keep. No round."""
         self._refuse_other(version)
-        self._captured = {}  # a driver before may have left one
+        self._copied = None  # it is not wanted any more
         return self._capture(version, driver, self.part.native)()
 
-    def capture(self, version: int, driver: bytes | None = None) -> None:
+    def capture(self, version: int, driver: bytes | None, token: str) -> None:
         """The same, but only copied: captured() makes the snapshot. No round."""
         self._refuse_other(version)
-        self._captured = {version: self._capture(version, driver, self.part.native)}
+        self._copied = None  # its memory is free first
+        self._copied = _Copied(version, token, self._capture(version, driver, self.part.native))
 
-    def captured(self, version: int, driver: bytes | None = None) -> PartSnapshot:
-        """The snapshot of what was copied. Another thread may call it, while batches go on."""
-        made = self._captured[version]()
-        self._captured.pop(version, None)
+    def captured(self, token: str) -> PartSnapshot:
+        """The snapshot of what was copied. Another thread may call it, while batches go on.
+
+        Raises: WorkerUnavailable where that was given up.
+        """
+        copied = self._copied
+        if copied is None or copied.token != token:
+            raise WorkerUnavailable(
+                "[snapshot] expected what was copied last, got a copy that was given up; copy again"
+            )
+        made = copied.formed()
+        if self._copied is copied:
+            self._copied = None
         return made
 
     def _refuse_other(self, version: int) -> None:
         if version != self.version:
             raise InvariantBroken(f"invariant broken: a snapshot of {version} of a worker at {self.version}")
 
-    def store(self, paths: Sequence[Path], method: str, version: int, driver: bytes | None) -> StoredPart:
+    def store(self, paths: Sequence[Path], method: str, *given: Any) -> StoredPart:
         """captured(), or another snapshot, into this worker's file. Raises: StorageFailed."""
-        snapshot: PartSnapshot = getattr(self, method)(version, driver)
+        snapshot: PartSnapshot = getattr(self, method)(*given)
         return StoredPart.write(paths[self.part.part], snapshot)
 
     def _capture(self, version: int, driver: bytes | None, native: Any) -> Callable[[], PartSnapshot]:
@@ -190,13 +208,16 @@ class PartWorker:
 
     def has_snapshot(self, version: int) -> bool:
         """Whether there is a whole one of that version."""
-        return version in self._snapshots and version not in self._captured
+        copied = self._copied
+        return version in self._snapshots and (copied is None or copied.version != version)
 
     def forget_before(self, version: int) -> None:
         """Drops what is kept for snapshots before that version: every worker has one of it."""
         self._snapshots = {kept: each for kept, each in self._snapshots.items() if kept >= version}
         self._driver_states = {kept: each for kept, each in self._driver_states.items() if kept >= version}
-        self._captured = {kept: each for kept, each in self._captured.items() if kept >= version}
+        copied = self._copied
+        if copied is not None and copied.version < version:
+            self._copied = None
         self._done = {made: each for made, each in self._done.items() if made > version}
 
     def notes(self, at: int | None = None) -> DriverNotes | None:
