@@ -23,7 +23,7 @@ from livegnn.distributed.partition import Topology, metis
 from livegnn.models.compile import compile_model
 from livegnn.models.joining import GraphColumns, joined
 
-SEED = 1
+SEED, SLACK = 1, 0.01  # the latter is METIS's default; files of another one may be in the cache
 Owners = npt.NDArray[np.uint16]
 
 
@@ -80,10 +80,10 @@ def owners_of(name: str, parts: int) -> Owners:
     count = SHAPES[name].vertices
     if parts == 1:
         return np.zeros(count, np.uint16)
-    path = cache_directory() / f"{name}-{FORMAT}-{SEED}-metis-{parts}-balanced.npy"
+    path = cache_directory() / f"{name}-{FORMAT}-{SEED}-metis-{parts}-{SLACK}.npy"
     if not path.exists():
         work = workload(name, 3, seed=SEED)
-        found = metis(Topology.of_edges(work.src, work.dst, count), parts).of_first(count)
+        found = metis(Topology.of_edges(work.src, work.dst, count), parts, slack=SLACK).of_first(count)
         temporary = path.with_suffix(f".{os.getpid()}.npy")
         np.save(temporary, found)
         temporary.rename(path)

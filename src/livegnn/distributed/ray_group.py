@@ -295,8 +295,8 @@ class RayGroup:
 
     def _raise(self, failures: list[WorkerFailure]) -> None:
         error = self._error_of(failures)
-        is_own = min(failures, key=lambda failure: failure[:3]).cause == OWN
-        self.lost = error if isinstance(error, WorkerUnavailable) and not is_own else None
+        is_lost = all(failure.cause != OWN for failure in failures)
+        self.lost = error if is_lost and isinstance(error, WorkerUnavailable) else None
         raise error
 
     def _error_of(self, failures: list[WorkerFailure]) -> LiveGnnError:
