@@ -15,7 +15,8 @@ from livegnn.models.joining import GraphColumns, joined
 from tests.simulation.lossy_wire import SimulatedNetwork
 
 DIGESTS = 1 << 64
-SCHEMES = ("random", "hash", "ldg", "metis")
+PARTITIONERS = ("hash", "ldg", "metis")
+SCHEMES = ("random", *PARTITIONERS)
 
 
 def owners_of(graph, parts, scheme, rng):
