@@ -62,8 +62,9 @@ bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of 
 bench-service: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of a deployment and its service; a few minutes
 	@$(BIN)/python -m benchmarks service $(ARGS)
 
-bench-cluster: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine over parts: bytes, time, a cost model; tens of minutes
+bench-cluster: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine over parts: bytes, time, a cost model; training; tens of minutes
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
+	@$(BIN)/python -m benchmarks.cluster_training $(filter --tiny,$(ARGS))
 
 zoo: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## public network classes by from_pyg; LIVEGNN_ZOO names the folder of their checkouts
 	@$(BIN)/python -m benchmarks.zoo $(ARGS)
@@ -82,9 +83,10 @@ release: $(VENV)/.stamp-dev $(VENV)/.stamp-package wheel  ## before a release: t
 	@$(PYTEST) -m release tests/release
 	@$(MAKE) docs
 
-soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## an hour of random work, kills and damaged files; make soak ARGS="--minutes 5 --seed 7"
+soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## an hour of random work, kills and damaged files, then losses on Ray; make soak ARGS="--minutes 5 --seed 7"
 	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak
 	@$(BIN)/python -m tests.soak $(ARGS)
+	@$(BIN)/python -m tests.soak.clusters --kills 50
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## format, lint, types and fast tests; under two minutes
 	@$(BIN)/ruff format --check $(PY_DIRS)

@@ -1,7 +1,7 @@
 """Continuous training by Ray workers next to one process: events/s, epoch time, average precision, and what a killed
 worker costs. docs/distributed-training.md has the table.
 
-    python -m benchmarks.cluster_training [--quick]
+    python -m benchmarks.cluster_training [--tiny]
 
 Every run has the same mini-batches, negatives and replay, on the first events of Wikipedia or of a stream like it. A
 worker computes in one thread; so does one process, unless its row says otherwise. Exits with 1 where an average
@@ -121,17 +121,17 @@ def repeated_round(trainer: ContinuousTrainer, updates: lg.Updates) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """0, or 1 for other numbers than one process's."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_training", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few events: tries it out, measures nothing")
+    parser.add_argument("--tiny", action="store_true", help="few events: tries it out, measures nothing")
     options = parser.parse_args(arguments)
     import torch
 
-    stream = Stream(2400 if options.quick else 20_000, 5)
+    stream = Stream(2400 if options.tiny else 20_000, 5)
     torch.set_num_threads(1)
     print(f"# Continuous training by Ray workers\n\n`python -m benchmarks.cluster_training`. {description()}.\n")
     heads = ("model", "workers", "start and warm epoch", "round", "epoch", "events/s", "mean AP", "round with a kill")
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|", flush=True)
     wrong = 0
-    for name in ["TGN"] if options.quick else MODELS:
+    for name in ["TGN"] if options.tiny else MODELS:
         alone = 0.0
         for workers in (0, 1, 2):
             cells, ap = row(name, workers, stream, killed=workers == 2)

@@ -1,7 +1,7 @@
 """python -m tests.soak.clusters --kills 50 --seed 1: kills workers and drivers on Ray, in every other batch while other
 workers are about to take over, and compares with one engine.
 
-In `make soak`, the scenario `cluster` does so with workers in threads.
+`make soak` runs it last. The scenario `cluster`, which is run() here, has workers in threads.
 """
 
 from __future__ import annotations
@@ -224,9 +224,11 @@ def send_signal(process: int, number: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Kills workers and drivers on Ray, and compares with one engine.")
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="of everything but the moments of losses; drawn unless given")
     options = parser.parse_args()
-    rng, begun = np.random.default_rng(options.seed), time.monotonic()
+    seed = int.from_bytes(os.urandom(4), "little") if options.seed is None else options.seed
+    print(f"seed {seed}, {options.kills} losses", flush=True)
+    rng, begun = np.random.default_rng(seed), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         killed = Killed(rng, folder)
         for loss in range(options.kills):
@@ -247,7 +249,7 @@ def main() -> None:
             print(f"{loss + 1} of {options.kills} ({what}): version {killed.engine.graph.version}", flush=True)
         killed.close()
     print(f"{options.kills} losses, every second of a driver; {killed.batches} batches, each as one engine has it")
-    print(f"seed {options.seed}, {time.monotonic() - begun:.0f} s, no failure")
+    print(f"seed {seed}, {time.monotonic() - begun:.0f} s, no failure")
 
 
 if __name__ == "__main__":
