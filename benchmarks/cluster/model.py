@@ -20,7 +20,8 @@ from benchmarks.report import Report, duration, rate, size
 
 KIND = "sage"  # RIPPLE's GC-M aggregates by the mean, too
 PARTS = (1, 2, 4, 8)
-RUNS = {"arxiv-like": Run(0, 1000, 3, 12), "products-shaped-150k": Run(0, 1000, 1, 4), "tiny": Run(0, 30, 1, 3)}
+RUNS = {"arxiv-like": Run(0, 1000, 0, 40), "products-shaped-150k": Run(0, 1000, 0, 40), "tiny": Run(0, 30, 0, 8)}
+TURN = 8
 SINGLES = {"arxiv-like": 400, "tiny": 10}
 MEASURED = ("workload", "workers", "copies", "slowest worker", "predicted", "error", "sent", "predicted", "error")
 
@@ -33,7 +34,7 @@ def run(options: Options, report: Report) -> None:
     models, found, worst = {}, {}, {}
     for name in names:
         world = ClusterWorld(name, KIND, 8 if options.tiny else 256, 3 * (RUNS[name].stop // 3 + 1))
-        found[name] = [measure(world, parts, report) for parts in PARTS]
+        found[name] = measure(world, report)
         models[name] = CostModel.of(found[name])
         worst[name] = fitted_rows(name, found[name], report)
     report.line()
@@ -49,24 +50,30 @@ def run(options: Options, report: Report) -> None:
     predict(Basis(name, models[name], worst[name], found[name][0].edges, last.rounds, singles), options, report)
 
 
-def measure(world: ClusterWorld, parts: int, report: Report) -> Measured:
-    """One number of workers."""
+def measure(world: ClusterWorld, report: Report) -> list[Measured]:
+    """Each number of workers, in turns of some batches: who else uses the machine then slows all of them down.
+
+    The first batch of a turn finds other clusters' rows in the caches and is not timed.
+    """
     played, work = RUNS[world.name], world.work()
-    cluster = Together(world, parts, one_at_a_time=True)
-    boundary = copies_in(cluster, work.vertices)
-    warm_up, counted = played.batches(work)
-    for batch in warm_up:
-        cluster.apply(columns_of(batch))
-    before = cluster.counts()
-    seconds, edges = [], 0
-    for batch in counted:
-        each, along = cluster.apply(columns_of(batch))
-        seconds.append(max(each))
-        edges += along
-    sent = {name: (count - before[name]) / played.counted for name, count in cluster.counts().items()}
-    report.progress(f"{world.name}: {parts} parts, {duration(float(np.median(seconds)))}")
-    middle = float(np.median(seconds))
-    return Measured(parts, boundary, middle, sent["bytes"], sent["rounds"], edges / played.counted)
+    clusters = [Together(world, parts, one_at_a_time=True) for parts in PARTS]
+    begun = [cluster.counts() for cluster in clusters]
+    seconds: list[list[float]] = [[] for _ in clusters]
+    edges = [0 for _ in clusters]
+    for turn in range(played.counted // TURN):
+        batches = list(work.stream.batches(turn * TURN * played.size, played.size, TURN))
+        for i, cluster in enumerate(clusters):
+            for number, batch in enumerate(batches):
+                each, along = cluster.apply(columns_of(batch))
+                edges[i] += along
+                seconds[i] += [max(each)] if number else []
+            report.progress(f"{world.name}: turn {turn + 1}, {PARTS[i]} parts, {duration(float(np.median(seconds[i])))}")
+    found = []
+    for i, cluster in enumerate(clusters):
+        sent = {name: (count - begun[i][name]) / played.counted for name, count in cluster.counts().items()}
+        boundary, middle = copies_in(cluster, work.vertices), float(np.median(seconds[i]))
+        found.append(Measured(PARTS[i], boundary, middle, sent["bytes"], sent["rounds"], edges[i] / played.counted))
+    return found
 
 
 def fitted_rows(name: str, found: list[Measured], report: Report) -> tuple[float, float]:
