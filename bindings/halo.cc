@@ -182,6 +182,7 @@ void bind_halo(nb::module_& m) {
       .def("commit", &Halo::commit)
       .def("roll_back", &Halo::roll_back)
       .def("fail", &Halo::fail, nb::call_guard<GilRelease>())
+      .def_rw("near", &Halo::near)
       .def_prop_ro("failed", &Halo::failed)
       .def(
           "agree",

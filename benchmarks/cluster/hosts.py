@@ -41,7 +41,7 @@ def run(options: Options, report: Report) -> None:
         return
     report.columns(COLUMNS)
     with tempfile.TemporaryDirectory(prefix="livegnn-bench-") as folder:
-        seats = local_seats(2, folder, [0, 1], "local")
+        seats = local_seats(2, folder, [0, 1], "local", near=False)
         alone, sent, rounds, latency, digest = played_by(world, seats, played)
     begin = [name, played.size]
     report.row([*begin, "Unix sockets", duration(latency), duration(alone), "-", "-", size(sent)])

@@ -67,7 +67,9 @@ def measure(world: ClusterWorld, report: Report) -> list[Measured]:
                 each, along = cluster.apply(columns_of(batch))
                 edges[i] += along
                 seconds[i] += [max(each)] if number else []
-            report.progress(f"{world.name}: turn {turn + 1}, {PARTS[i]} parts, {duration(float(np.median(seconds[i])))}")
+            report.progress(
+                f"{world.name}: turn {turn + 1}, {PARTS[i]} parts, {duration(float(np.median(seconds[i])))}"
+            )
     found = []
     for i, cluster in enumerate(clusters):
         sent = {name: (count - begun[i][name]) / played.counted for name, count in cluster.counts().items()}

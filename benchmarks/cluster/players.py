@@ -34,13 +34,14 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a part runs. delay_s: latency added to every parcel."""
+    """Where a part runs. delay_s: latency added to every parcel.  near: whether the others are on its host."""
 
     part: int
     addresses: list[Address]
     core: int | None
     namespace: str = ""
     delay_s: float = 0.0
+    near: bool = False
     parts: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +84,8 @@ class PlayingPart:
         arrays = world.cut(seat.parts)[seat.part]
         self._none = NewOwners(len(arrays.owners), np.empty(0, np.uint16))
         self._links = Links(seat.part, seat.addresses)
-        self._part = PartEngine(arrays, world.program(), self._links.swap)
+        near = range(seat.parts) if seat.near else ()
+        self._part = PartEngine(arrays, world.program(), self._links.swap, near=near)
         self._links.delay_s = seat.delay_s  # the engine's first run is over
 
     def play(self, run: Run) -> Turn:
@@ -99,7 +101,7 @@ class PlayingPart:
 
     def round_seconds(self, payload: int, count: int) -> float:
         """Of one round with a parcel of this size to every part."""
-        parcels = [bytes(payload)] * (len(self._links.sockets) + 1)
+        parcels = [bytes(payload)] * (self._links.links.size)
         self._links.meet()
         begin = time.perf_counter()
         for _ in range(count):
@@ -150,7 +152,7 @@ def players(world: ClusterWorld, seats: list[Seat]) -> Iterator[Players]:
         yield Players(workers)
 
 
-def local_seats(parts: int, folder: str, cores: list[int], label: str) -> list[Seat]:
-    """Parts on this machine, over Unix sockets."""
+def local_seats(parts: int, folder: str, cores: list[int], label: str, *, near: bool = True) -> list[Seat]:
+    """Parts on this machine, over Unix sockets. near: whether they know that they are on one."""
     addresses: list[Address] = [str(Path(folder) / f"{label}-{part}") for part in range(parts)]
-    return [Seat(part, addresses, cores[part % len(cores)]) for part in range(parts)]
+    return [Seat(part, addresses, cores[part % len(cores)], near=near) for part in range(parts)]

@@ -326,6 +326,7 @@ void HaloTrade::write_listed(int table, const std::vector<VertexId>& list, int p
 void HaloTrade::write_row(int table, VertexId u, int part, WireWriter& to) {
   const float* row = work_.state.stored[at(table)].row(u);
   const int width = work_.source().stored[at(table)].width;
+  if (halo_.is_near(part)) return to.floats_as_they_are(row, width);
   if (is_first(u, part)) return to.floats(row, width);
   const auto encode = [&](WireWriter& writer) {
     writer.floats_since(work_.rows_before[at(table)].find(u, row), row, width);

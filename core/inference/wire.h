@@ -49,7 +49,12 @@ class WireWriter {
       if (!is_zero(c)) plain(row[c]);
     }
   }
-  // The same to a receiver that has `before`: as the difference where that is shorter. The first byte is then above
+  // The same where bytes cost less than to look for zeros.
+  void floats_as_they_are(const float* row, int width) {
+    byte(0);
+    bytes(row, static_cast<std::size_t>(width) * sizeof(float));
+  }
+  // As floats(), to a receiver that has `before`: as the difference where that is shorter. The first byte is then above
   // those of floats().
   void floats_since(const float* before, const float* row, int width) {
     if (!difference_.write(row, before, width, plain_bytes(row, width), kDifference, to_)) floats(row, width);

@@ -29,6 +29,10 @@ def test_workers_exchange_rows_of_uneven_lengths_and_return_results(group):
     assert len(set(group.pids)) == 2
 
 
+def test_links_join_all_workers_and_those_of_one_host_are_near(group):
+    assert group.call(workers.swap_on_links) == [[1], [0]]
+
+
 def test_threads_are_the_same_to_what_runs_in_them():
     results = run_threads(lambda exchange: workers.talk(exchange, "hello")[:3], 3)
     assert results == [("hello", [0, 1, 2], [3.0, 6.0, 9.0])] * 3

@@ -44,7 +44,12 @@ class PartsOfOne:
         program = compile_model(fitted.output, split=True, codes=over_types.codes_of(model, graph))
         arrays = cut(graph, self.owners, parts)
         self.parts = []
-        self.parts = self.all(lambda rank: PartEngine(arrays[rank], program, self.network.swap(rank)))
+        near = np.random.default_rng([seed, parts]).random((parts, parts)) < 0.5  # no part has to know it of another
+        self.parts = self.all(
+            lambda rank: PartEngine(
+                arrays[rank], program, self.network.swap(rank), near=np.flatnonzero(near[rank]).tolist()
+            )
+        )
 
     def each(self, work):
         """work(rank) as every part, at once; what each returns or raises."""

@@ -86,6 +86,10 @@ class Halo {
 
   int parts() const { return parts_; }
   int part() const { return part_; }
+  // A bit for each part to which bytes cost less than packing them: rows go there as they are. It may change between
+  // rounds, and no part has to know it of another.
+  std::uint64_t near = 0;
+  bool is_near(int part) const { return (near >> part & 1) != 0; }
 
   // ---- whose a vertex is. Owners of global slots from `first` on; owners do not move.
   void set_owners(std::int64_t first, std::span<const std::uint16_t> owners);

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_HEAD, _BEGINNING = 8, 504  # bytes of a parcel's length, and of what goes with it
-
-
 class TorchExchange:
     """One process's end of the default process group; see Exchange.
 
@@ -56,51 +53,6 @@ class TorchExchange:
             self._together(self._dist.all_to_all_single, found, out, counts, lengths)
         rows: AnyArray = found.cpu().numpy()
         return np.split(rows, np.cumsum(counts)[:-1])
-
-    def swap_bytes(self, parcels: Sequence[bytes]) -> list[bytes]:
-        """Parcel i goes to worker i; result i is what worker i sent here.
-
-        One exchange of the beginnings, with the lengths. What is longer follows from worker to worker: between two
-        batches most parcels hold a few bytes, and a second exchange of all would double their time.
-        """
-        if self.size == 1:
-            self.calls += 1
-            return list(parcels)
-        sent, found = (np.zeros((self.size, _HEAD + _BEGINNING), np.uint8) for _ in range(2))
-        for block, parcel in zip(sent, parcels, strict=True):
-            block[:_HEAD] = np.array([len(parcel)], "<i8").view(np.uint8)
-            beginning = parcel[:_BEGINNING]
-            block[_HEAD : _HEAD + len(beginning)] = np.frombuffer(beginning, np.uint8)
-        coming = self._tensor(found)
-        self._together(self._dist.all_to_all_single, coming, self._tensor(sent))
-        blocks = coming.cpu().numpy()
-        lengths = blocks[:, :_HEAD].copy().view("<i8")[:, 0].tolist()
-        rests = self._rests([parcel[_BEGINNING:] for parcel in parcels], [each - _BEGINNING for each in lengths])
-        beginnings = (block[_HEAD : _HEAD + each] for block, each in zip(blocks, lengths, strict=True))
-        return [block.tobytes() + rest for block, rest in zip(beginnings, rests, strict=True)]
-
-    def _rests(self, parcels: Sequence[bytes], lengths: Sequence[int]) -> list[bytes]:
-        """What follows the beginnings: those that are not empty go to their workers. lengths: of what comes."""
-
-        def move() -> list[bytes]:
-            others = [worker for worker in range(self.size) if worker != self.rank]
-            going = [
-                self._dist.isend(self._tensor(np.frombuffer(bytearray(parcels[to]), np.uint8)), to)
-                for to in others
-                if parcels[to]
-            ]
-            found = [parcels[worker] if worker == self.rank else b"" for worker in range(self.size)]
-            for source in others:
-                if lengths[source] > 0:
-                    rest = self._torch.empty(lengths[source], dtype=self._torch.uint8, device=self._device)
-                    self._dist.recv(rest, source)
-                    found[source] = rest.cpu().numpy().tobytes()
-            for each in going:
-                each.wait()
-            return found
-
-        found: list[bytes] = self._together(move)
-        return found
 
     def gather(self, part: AnyArray) -> list[AnyArray]:
         """What each worker gave."""

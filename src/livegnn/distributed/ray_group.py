@@ -24,7 +24,7 @@ import numpy as np
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
 from livegnn.distributed.ray_session import connect
-from livegnn.distributed.ray_worker import DIED, OWN, RayWorker, WorkerFailure
+from livegnn.distributed.ray_worker import DIED, ONE_HOST, OWN, RayWorker, WorkerFailure
 from livegnn.errors import LiveGnnError, UsageError, WorkerUnavailable, of_kind
 from livegnn.graph.checks import shown
 from livegnn.optional import need
@@ -180,7 +180,7 @@ class RayGroup:
         driver = 0 if self._name is None else self._name.number
         self.pids = self._answers([actor.ready.remote(driver, self._loads) for actor in self._actors], _START_S)
         self.formations += 1
-        host = "127.0.0.1" if len(self._ray.nodes()) == 1 else None
+        host = ONE_HOST if len(self._ray.nodes()) == 1 else None
         (place,) = self._answers([self._actors[0].open_store.remote(driver, host, self._timeout_s)], _START_S)
         name = f"{self._round}-{self.formations}"
         group = (driver, name, place, self._backend, self._timeout_s)

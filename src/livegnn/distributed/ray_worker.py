@@ -18,11 +18,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from livegnn.distributed.parcel_links import ParcelLinks
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.ray_names import replaced
 from livegnn.errors import Facts, LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
 
+ONE_HOST = "127.0.0.1"  # where workers meet that are all on one host
 OWN, DIED, OF_ANOTHER = range(3)  # causes of failures: the least of several is the first
 
 
@@ -37,7 +39,7 @@ class WorkerFailure(NamedTuple):
 
 
 class RayWorker:
-    """One worker of a group. kept: what calls leave for later ones.
+    """One worker of a group. kept: what calls leave for later ones.  near: other workers on its host, since join().
 
     A call names the driver that makes it by a number (ray_names.py). One of a driver before the newest is refused.
 
@@ -48,13 +50,21 @@ class RayWorker:
         self.rank, self.size, self.kept = rank, size, dict[str, Any]()
         self._threads, self._calls, self._about, self._driver = threads, 0, about or {}, 0
         self._exchange: TorchExchange | None = None
+        self._links: ParcelLinks | None = None
         self._store: Any = None
+        self.near: list[int] = []
 
     @property
     def exchange(self) -> TorchExchange:
         """To the others, since join()."""
         assert self._exchange is not None
         return self._exchange
+
+    @property
+    def links(self) -> ParcelLinks:
+        """To the others, since join()."""
+        assert self._links is not None
+        return self._links
 
     def ready(self, driver: int, loads: Sequence[str]) -> int | WorkerFailure:
         """The process's number, once it has loaded torch and these modules, and left the group of before: others that
@@ -112,7 +122,7 @@ class RayWorker:
 
     def beat(self) -> int:
         """A number that grows while the worker gets on; asked from another thread."""
-        return self._calls + (0 if self._exchange is None else self._exchange.calls)
+        return self._calls + sum(each.calls for each in (self._exchange, self._links) if each is not None)
 
     def _refused(self) -> WorkerFailure:
         """A driver that was replaced changes nothing here: the worker stays in its group."""
@@ -163,10 +173,23 @@ class RayWorker:
         calls = 0 if self._exchange is None else self._exchange.calls
         self._exchange = TorchExchange(device)
         self._exchange.calls += calls
+        self._connect(store, place[0], name.encode(), timeout_s)
+
+    def _connect(self, store: Any, meeting: str, token: bytes, timeout_s: float) -> None:
+        """Connects the links, and finds who is near. meeting: the host of the store."""
+        ray, calls = need("ray", "distributed"), 0 if self._links is None else self._links.calls
+        own = meeting if meeting == ONE_HOST else ray.util.get_node_ip_address()
+        self._links = ParcelLinks.meet(self.rank, self.size, own, store, token, timeout_s)
+        self._links.calls += calls
+        host = ray.get_runtime_context().get_node_id().encode()
+        hosts = self._links.swap([host] * self.size)
+        self.near = [rank for rank, each in enumerate(hosts) if each == host and rank != self.rank]
 
     def _leave(self) -> None:
         import torch.distributed as dist
 
+        if self._links is not None:
+            self._links.close()
         if dist.is_initialized():
             with suppress(RuntimeError):  # of a group of which another worker has gone
                 dist.destroy_process_group()

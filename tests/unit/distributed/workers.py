@@ -4,10 +4,12 @@ import gc
 import os
 import signal
 import time
+from functools import partial
 
 import numpy as np
 import torch
 
+from livegnn.distributed.exchange import swap_bytes
 from livegnn.errors import ValueInvalid
 
 
@@ -25,10 +27,22 @@ def talk(exchange, word):
     return word, gathered, total.tolist(), torch.get_num_threads()
 
 
-PARCELS = (0, 1, 503, 504, 505, 1008, 70_000)  # bytes; some do not fit the beginning that goes first
+PARCELS = (0, 1, 503, 1008, 70_000)  # bytes
 
 
 def swap_parcels(exchange, own, word):
+    """swap_bytes() of an exchange."""
+    check_parcels(exchange, partial(swap_bytes, exchange))
+    return f"{own}{exchange.rank}{word}"
+
+
+def swap_on_links(worker):
+    """The same over the links; the workers on this one's host."""
+    check_parcels(worker.links, worker.links.swap)
+    return worker.near
+
+
+def check_parcels(end, swap):
     """Each worker sends every other one parcels whose lengths and bytes say who sent them to whom, and when."""
 
     def parcel(turn, source, to):
@@ -36,9 +50,8 @@ def swap_parcels(exchange, own, word):
         return bytes([turn, source, to] * (length // 3 + 1))[:length]
 
     for turn in range(3 * len(PARCELS)):
-        got = exchange.swap_bytes([parcel(turn, exchange.rank, to) for to in range(exchange.size)])
-        assert got == [parcel(turn, source, exchange.rank) for source in range(exchange.size)], turn
-    return f"{own}{exchange.rank}{word}"
+        got = swap([parcel(turn, end.rank, to) for to in range(end.size)])
+        assert got == [parcel(turn, source, end.rank) for source in range(end.size)], turn
 
 
 def fail_in_one(exchange):

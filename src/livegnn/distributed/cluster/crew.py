@@ -193,7 +193,7 @@ class ThreadCrew:
             self._ends = [ThreadExchange(given, self._barrier, rank) for rank in range(self.size)]
             for rank, worker in enumerate(self.workers):
                 if worker is None:
-                    self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads)
+                    self.workers[rank] = PartWorker(partial(self._swap, rank), self._threads, range(self.size))
                 else:
                     worker.swap = partial(self._swap, rank)
         return [-1 if worker is None else worker.ready() for worker in self.workers]

@@ -53,6 +53,7 @@ class PartEngine:
     Args:    arrays: the part.  program: the compiled model, the same everywhere.  swap: sends one parcel to each part
              and returns what each has sent here.  scales: those of an engine that there was, by default chosen
              together, as one engine would.  memory: what an earlier engine of the part remembered, with the arrays.
+             near: as of set_near().
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class PartEngine:
         threads: int = 1,
         scales: Sequence[Sequence[int]] = (),
         memory: dict[str, AnyArray] | None = None,
+        near: Sequence[int] = (),
     ) -> None:
         self.part, self.parts = arrays.part, arrays.parts
         self.store = arrays.make_store()
         self.store.set_apply_threads(threads)
         self.halo = _native.Halo(arrays.parts, arrays.part, swap)
+        self.set_near(near)
         self.halo.set_owners(0, arrays.owners)
         self.halo.load(arrays.globals, arrays.next_edge_id, self.store)
         if memory is not None:  # whom it has met decides what it sends at the start
@@ -78,6 +81,10 @@ class PartEngine:
         self.native = self.engine_of(program, scales)
         if memory is not None:
             self.native.recall(memory)
+
+    def set_near(self, parts: Sequence[int]) -> None:
+        """Parts on this part's host, to which rows go as they are: packing takes longer than it saves."""
+        self.halo.near = sum(1 << part for part in set(parts))
 
     def engine_of(self, program: _native.Program, scales: Sequence[Sequence[int]] = ()) -> _native.NativeEngine:
         """Another engine of the part, up to date and not attached; rounds."""

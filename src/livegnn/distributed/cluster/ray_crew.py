@@ -119,9 +119,10 @@ def _on_part(worker: RayWorker, own: Call | None, threads: int, shared: Call | N
                 f"[cluster] expected worker {worker.rank} as it was, got one that was started again; reform the crew"
             )
         worker.kept[_PART] = PartWorker(partial(_swap, worker), threads)
+    worker.kept[_PART].set_near(worker.near)  # of the group that it is in now
     ray: Any = need("ray", "distributed")
     return getattr(worker.kept[_PART], method)(*(ray.get(x) if isinstance(x, ray.ObjectRef) else x for x in given))
 
 
 def _swap(worker: RayWorker, parcels: list[bytes]) -> list[bytes]:
-    return worker.exchange.swap_bytes(parcels)  # of the group that the worker is in now
+    return worker.links.swap(parcels)  # of the group that the worker is in now

@@ -63,10 +63,14 @@ def _weakly(send: Swap) -> Swap:
 
 
 class PartWorker:
-    """One worker. swap: sends one parcel to each worker; it may be exchanged between two calls."""
+    """One worker.
 
-    def __init__(self, swap: Swap, threads: int = 1) -> None:
-        self.swap, self._threads = swap, threads
+    Args:    swap: sends one parcel to each worker.  near: the workers on this one's host. Both may be exchanged between
+             two calls.
+    """
+
+    def __init__(self, swap: Swap, threads: int = 1, near: Sequence[int] = ()) -> None:
+        self.swap, self._threads, self._near = swap, threads, near
         self.version = -1  # nothing is there yet
         self._part: PartEngine | None = None
         self._sending: Rounds | None = None  # of the batch at work
@@ -88,6 +92,12 @@ class PartWorker:
             raise InvariantBroken("invariant broken: a worker without a part was asked")
         return self._part
 
+    def set_near(self, workers: Sequence[int]) -> None:
+        """Those on this one's host, from now on."""
+        self._near = workers
+        if self._part is not None:
+            self._part.set_near(workers)
+
     def _send(self, parcels: list[bytes]) -> list[bytes]:
         if self._sending is not None:
             self._sending.append(parcels)
@@ -104,7 +114,7 @@ class PartWorker:
         memory: dict[str, AnyArray] | None = None,
     ) -> None:
         """Runs the model on the part. scales: none are chosen where some are given."""
-        given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory}
+        given: dict[str, Any] = {"threads": self._threads, "scales": scales, "memory": memory, "near": self._near}
         self._part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
         self._part.native.keep_moves(self._moves_max)
         self.version = version
