@@ -22,6 +22,12 @@ def group(ray_cluster):
     found.close()
 
 
+@pytest.fixture(params=["call", "call_soon"])
+def ask(request, group):
+    """Both ways of a call."""
+    return getattr(group, request.param)
+
+
 def test_workers_exchange_rows_of_uneven_lengths_and_return_results(group):
     first, second = group.call(workers.with_exchange, workers.talk, "hello")
     assert first == second == ("hello", [0, 1], [1.0, 3.0, 5.0], 1)
@@ -38,8 +44,8 @@ def test_threads_are_the_same_to_what_runs_in_them():
     assert results == [("hello", [0, 1, 2], [3.0, 6.0, 9.0])] * 3
 
 
-def test_each_worker_gets_arguments_of_its_own_and_keeps_what_it_is_given(group):
-    assert group.call(workers.keep, "x", each=[(3,), (5,)]) == [(0, 3, "x"), (1, 5, "x")]
+def test_each_worker_gets_arguments_of_its_own_and_keeps_what_it_is_given(group, ask):
+    assert ask(workers.keep, "x", each=[(3,), (5,)]) == [(0, 3, "x"), (1, 5, "x")]
     assert group.call(workers.kept) == [3, 5]
 
 
@@ -49,10 +55,10 @@ def test_workers_collect_garbage_but_not_among_their_modules(group):
         assert frozen > 50_000
 
 
-def test_an_error_of_livegnn_in_one_worker_is_raised_as_it_is(group):
+def test_an_error_of_livegnn_in_one_worker_is_raised_as_it_is(group, ask):
     began, formations = time.monotonic(), group.formations
     with pytest.raises(ValueInvalid, match=r"^\[here\] expected no mistake, got one; fix it\n") as caught:
-        group.call(workers.with_exchange, workers.fail_in_one)
+        ask(workers.with_exchange, workers.fail_in_one)
     assert "in worker 1" in caught.value.__notes__[0]
     assert time.monotonic() - began < 3.5  # the other one did not wait for its timeout
     assert group.lost is None
@@ -138,9 +144,9 @@ def test_a_worker_that_joined_in_vain_meets_one_that_is_new(ray_cluster, group):
     assert [word for word, *_ in group.call(workers.with_exchange, workers.talk, "hello")] == ["hello"] * 2
 
 
-def test_another_error_is_shown(group):
+def test_another_error_is_shown(group, ask):
     with pytest.raises(WorkerUnavailable, match="error in worker 1") as caught:
-        group.call(workers.with_exchange, workers.break_in_one)
+        ask(workers.with_exchange, workers.break_in_one)
     assert "ZeroDivisionError" in str(caught.value)
     assert group.lost is None
 
@@ -150,23 +156,23 @@ def test_an_error_of_one_that_is_killed_a_moment_later_is_the_cause(group):
         group.call(workers.with_exchange, workers.fail_and_be_killed)
 
 
-def test_a_killed_worker_is_replaced_and_the_other_keeps_what_it_has(group):
+def test_a_killed_worker_is_replaced_and_the_other_keeps_what_it_has(group, ask):
     group.call(workers.keep, "x", each=[(3,), (5,)])
     starts = list(group.starts)
     with pytest.raises(
         WorkerUnavailable, match=r"^\[here\] expected 2 workers to finish, got worker 0, which"
     ) as caught:
-        group.call(workers.with_exchange, workers.be_killed)
+        ask(workers.with_exchange, workers.be_killed)
     assert caught.value is group.lost
     assert group.call(workers.kept) == [None, 5]
     assert group.starts == [starts[0] + 1, starts[1]]
 
 
-def test_a_worker_killed_from_outside_before_a_call_is_found_by_it(group):
+def test_a_worker_killed_from_outside_before_a_call_is_found_by_it(group, ask):
     group.form()
     os.kill(group.pids[1], signal.SIGKILL)
     with pytest.raises(WorkerUnavailable, match="worker 1, which has died"):
-        group.call(workers.with_exchange, workers.talk, "hello")
+        ask(workers.with_exchange, workers.talk, "hello")
     assert group.call(workers.with_exchange, workers.talk, "hello")[0][0] == "hello"
 
 
@@ -182,13 +188,13 @@ def test_a_worker_that_hangs_is_ended_and_replaced(group, fn):
     assert group.starts == [starts[0], starts[1] + 1]
 
 
-def test_a_worker_that_is_paused_is_ended_and_replaced(group):
+def test_a_worker_that_is_paused_is_ended_and_replaced(group, ask):
     group.form()
     pid, starts = group.pids[0], list(group.starts)
     pause = threading.Timer(0.5, os.kill, (pid, signal.SIGSTOP))
     pause.start()
     with pytest.raises(WorkerUnavailable, match="worker 0, which did not answer in time"):
-        group.call(workers.with_exchange, workers.go_on)
+        ask(workers.with_exchange, workers.go_on)
     pause.join()
     group.form()
     assert group.starts == [starts[0] + 1, starts[1]]

@@ -10,19 +10,109 @@ before its round stays in the socket.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import select
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from livegnn.errors import WorkerUnavailable
 
 _HEAD = struct.Struct("<q")
 _RANK = struct.Struct("<q")
-_GREETING_S = 5.0  # for what another worker says first; who says nothing is none
+GREETING_S = 5.0  # for what another worker says first; who says nothing is none
 _BUFFER_BYTES = 4 << 20  # of a socket, or as much as the system allows
+
+
+class ParcelSocket:
+    """A connected socket that parcels go over, both ways. Nothing waits here: see wait_for().
+
+    Raises:  OSError from any call once the other end has gone.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self._unsent: list[memoryview] = []
+        self._buffer = bytearray(_HEAD.size)  # as long as the longest parcel, so that its pages stay
+        self._have, self._length = 0, -1  # of what comes; no length: of the head
+        weakref.finalize(self, connected.close)  # of a driver that is dropped
+        connected.setblocking(False)
+        if connected.family != socket.AF_UNIX:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        else:  # TCP finds its size itself
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+
+    def send(self, *pieces: bytes) -> bool:
+        """Begins to send a parcel of these pieces, one after the other; without any it goes on with the one before.
+
+        Returns: whether the socket has taken all.
+        """
+        if pieces:
+            self._unsent = [memoryview(each) for each in (_HEAD.pack(sum(map(len, pieces))), *pieces)]
+        while self._unsent:
+            try:
+                sent = self.socket.sendmsg(self._unsent)
+            except BlockingIOError:
+                return False
+            while self._unsent and sent >= len(self._unsent[0]):
+                sent -= len(self._unsent.pop(0))
+            if self._unsent:
+                self._unsent[0] = self._unsent[0][sent:]
+        return True
+
+    def take(self) -> bytes | None:
+        """The next parcel, once it is whole."""
+        while True:
+            missing = (_HEAD.size if self._length < 0 else self._length) - self._have
+            if missing and not self._take_bytes(missing):
+                return None
+            if missing:
+                continue
+            self._have = 0
+            if self._length >= 0:
+                length, self._length = self._length, -1
+                return bytes(memoryview(self._buffer)[:length])
+            (self._length,) = _HEAD.unpack_from(self._buffer)
+            if self._length > len(self._buffer):
+                self._buffer = bytearray(self._length)
+
+    def _take_bytes(self, most: int) -> bool:
+        try:
+            count = self.socket.recv_into(memoryview(self._buffer)[self._have :], most)
+        except BlockingIOError:
+            return False
+        if not count:
+            raise ConnectionResetError("the connection has ended")
+        self._have += count
+        return True
+
+    def close(self) -> None:
+        """Ends the connection. A second call does nothing."""
+        self.socket.close()
+
+
+def wait_for(to_read: Iterable[ParcelSocket], to_write: Iterable[ParcelSocket], timeout_s: float | None) -> bool:
+    """Until one of these can go on. Returns: whether one can, within timeout_s; None: for as long as it takes."""
+    events: dict[int, int] = {}
+    for sockets, event in ((to_read, select.POLLIN), (to_write, select.POLLOUT)):
+        for each in sockets:
+            number = each.socket.fileno()
+            events[number] = events.get(number, 0) | event
+    poll = select.poll()
+    for number, wanted in events.items():
+        poll.register(number, wanted)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def received(connected: socket.socket, count: int) -> bytes:
+    """So many bytes, or fewer where the connection ends. Raises: OSError where its timeout comes first."""
+    said = b""
+    while len(said) < count and (piece := connected.recv(count - len(said))):
+        said += piece
+    return said
 
 
 class ParcelLinks:
@@ -35,14 +125,7 @@ class ParcelLinks:
 
     def __init__(self, rank: int, sockets: Mapping[int, socket.socket], timeout_s: float) -> None:
         self.rank, self.size, self.calls = rank, len(sockets) + 1, 0
-        self._sockets, self._timeout_s = dict(sockets), timeout_s
-        self._incoming = {peer: _Incoming() for peer in sockets}
-        for each in sockets.values():
-            each.setblocking(False)
-            if each.family != socket.AF_UNIX:
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            else:  # TCP finds its size itself
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        self._peers, self._timeout_s = {peer: ParcelSocket(each) for peer, each in sockets.items()}, timeout_s
 
     @classmethod
     def meet(cls, rank: int, size: int, host: str, places: Any, token: bytes, timeout_s: float) -> ParcelLinks:
@@ -81,21 +164,20 @@ class ParcelLinks:
         """
         self.calls += 1
         got = [parcels[each] if each == self.rank else b"" for each in range(self.size)]
-        unsent = {to: [memoryview(_HEAD.pack(len(parcels[to]))), memoryview(parcels[to])] for to in self._sockets}
-        awaited = set(self._sockets)
+        awaited = set(self._peers)
         try:
+            unsent = {to for to, peer in self._peers.items() if not peer.send(parcels[to])}
             while True:
-                for to in list(unsent):
-                    if _send(self._sockets[to], unsent[to]):
-                        del unsent[to]
-                for peer in list(awaited):
-                    whole = self._incoming[peer].take_from(self._sockets[peer])
-                    if whole is not None:
-                        got[peer] = whole
-                        awaited.remove(peer)
+                for each in list(awaited):
+                    if (parcel := self._peers[each].take()) is not None:
+                        got[each] = parcel
+                        awaited.remove(each)
                 if not awaited and not unsent:
                     return got
-                self._wait(awaited, unsent)
+                reading, writing = ([self._peers[each] for each in some] for some in (awaited, unsent))
+                if not wait_for(reading, writing, self._timeout_s):
+                    raise TimeoutError(f"nothing came within {self._timeout_s:g} s")
+                unsent = {to for to in unsent if not self._peers[to].send()}
         except OSError as cause:
             raise WorkerUnavailable(
                 f"[parcels] expected all {self.size} workers, got one that has ended or is late (seen by worker "
@@ -104,78 +186,17 @@ class ParcelLinks:
 
     def close(self) -> None:
         """Ends all connections: the others fail instead of waiting. A second call does nothing."""
-        for each in self._sockets.values():
+        for each in self._peers.values():
             each.close()
-
-    def _wait(self, awaited: set[int], unsent: Mapping[int, Any]) -> None:
-        """Until one of these can go on."""
-        poll = select.poll()
-        for peer in awaited | set(unsent):
-            events = (select.POLLIN if peer in awaited else 0) | (select.POLLOUT if peer in unsent else 0)
-            poll.register(self._sockets[peer], events)
-        if not poll.poll(self._timeout_s * 1000):
-            raise TimeoutError(f"nothing came within {self._timeout_s:g} s")
-
-
-class _Incoming:
-    """What comes from one worker."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray(_HEAD.size)  # as long as the longest parcel, so that its pages stay
-        self._have, self._length = 0, -1  # no length: of the head
-
-    def take_from(self, each: socket.socket) -> bytes | None:
-        """The next parcel, once it is whole. Raises: OSError."""
-        while True:
-            missing = (_HEAD.size if self._length < 0 else self._length) - self._have
-            if missing and not self._take_bytes(each, missing):
-                return None
-            if missing:
-                continue
-            self._have = 0
-            if self._length >= 0:
-                length, self._length = self._length, -1
-                return bytes(memoryview(self._buffer)[:length])
-            (self._length,) = _HEAD.unpack_from(self._buffer)
-            if self._length > len(self._buffer):
-                self._buffer = bytearray(self._length)
-
-    def _take_bytes(self, each: socket.socket, most: int) -> bool:
-        try:
-            count = each.recv_into(memoryview(self._buffer)[self._have :], most)
-        except BlockingIOError:
-            return False
-        if not count:
-            raise ConnectionResetError("the connection has ended")
-        self._have += count
-        return True
-
-
-def _send(to: socket.socket, pieces: list[memoryview]) -> bool:
-    """Takes from the front of the pieces what the socket takes. Returns: whether that was all."""
-    while pieces:
-        try:
-            sent = to.sendmsg(pieces)
-        except BlockingIOError:
-            return False
-        while pieces and sent >= len(pieces[0]):
-            sent -= len(pieces.pop(0))
-        if pieces:
-            pieces[0] = pieces[0][sent:]
-    return True
 
 
 def _admit(caller: socket.socket, token: bytes, expected: range, sockets: dict[int, socket.socket]) -> None:
     """Adds one that knows the token; lets others go."""
-    caller.settimeout(_GREETING_S)
+    caller.settimeout(GREETING_S)
     said = b""
     with contextlib.suppress(OSError):
-        while len(said) < len(token) + _RANK.size:
-            piece = caller.recv(len(token) + _RANK.size - len(said))
-            if not piece:
-                break
-            said += piece
-    if len(said) == len(token) + _RANK.size and said[: len(token)] == token:
+        said = received(caller, len(token) + _RANK.size)
+    if len(said) == len(token) + _RANK.size and hmac.compare_digest(said[: len(token)], token):
         (rank,) = _RANK.unpack(said[len(token) :])
         if rank in expected and rank not in sockets:
             sockets[rank] = caller

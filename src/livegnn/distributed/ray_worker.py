@@ -11,6 +11,7 @@ import gc
 import importlib
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from livegnn.distributed.call_lines import CallPlace, CallServer
 from livegnn.distributed.parcel_links import ParcelLinks
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.ray_names import replaced
@@ -49,6 +51,8 @@ class RayWorker:
     def __init__(self, rank: int, size: int, threads: int, about: dict[str, Any] | None = None) -> None:
         self.rank, self.size, self.kept = rank, size, dict[str, Any]()
         self._threads, self._calls, self._about, self._driver = threads, 0, about or {}, 0
+        self._one = threading.RLock()  # one call at a time, whichever way it comes
+        self._server: CallServer | None = None
         self._exchange: TorchExchange | None = None
         self._links: ParcelLinks | None = None
         self._store: Any = None
@@ -70,12 +74,13 @@ class RayWorker:
         """The process's number, once it has loaded torch and these modules, and left the group of before: others that
         wait for it there fail. From now on calls of drivers before this one are refused.
         """
-        if driver < self._driver:
-            return self._refused()
-        self._driver = driver
-        _load(("torch.distributed", *loads))
-        self._leave()
-        return os.getpid()
+        with self._one:
+            if driver < self._driver:
+                return self._refused()
+            self._driver = driver
+            _load(("torch.distributed", *loads))
+            self._leave()
+            return os.getpid()
 
     def open_store(self, driver: int, host: str | None, timeout_s: float) -> tuple[str, int] | WorkerFailure:
         """Of worker 0: where the others meet it."""
@@ -90,19 +95,21 @@ class RayWorker:
 
     def join(
         self, driver: int, name: str, place: tuple[str, int], backend: str, timeout_s: float
-    ) -> WorkerFailure | None:
-        """Joins the group of this name."""
-        if driver < self._driver:
-            return self._refused()
-        failure: WorkerFailure | None = self._answer(lambda: self._join(name, place, backend, timeout_s))
-        return failure
+    ) -> CallPlace | WorkerFailure:
+        """Joins the group of this name. Returns: where the worker takes calls, besides as an actor: those of work()."""
+        with self._one:
+            if driver < self._driver:
+                return self._refused()
+            joined: CallPlace | WorkerFailure = self._answer(lambda: self._join(name, place, backend, timeout_s))
+            return joined
 
     def work(self, driver: int, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
         """What fn(self, *mine, *args) returns, or a WorkerFailure."""
-        if driver < self._driver:
-            return self._refused()
-        fn, args = task
-        return self._answer(lambda: fn(self, *mine, *args))
+        with self._one:
+            if driver < self._driver:
+                return self._refused()
+            fn, args = task
+            return self._answer(lambda: fn(self, *mine, *args))
 
     def aside(self, driver: int, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
         """The same, asked from another thread, of what makes no exchange: the worker stays in its group."""
@@ -149,7 +156,7 @@ class RayWorker:
         known = (type(error).__name__, str(error), error.facts()) if isinstance(error, LiveGnnError) else None
         return WorkerFailure(cause, time.time(), self.rank, "".join(traceback.format_exception(error)), known)
 
-    def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> None:
+    def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> CallPlace:
         import torch
 
         # Workers meet under a count of groups. Joining in vain raises it for good, and a new worker begins at 0.
@@ -173,12 +180,21 @@ class RayWorker:
         calls = 0 if self._exchange is None else self._exchange.calls
         self._exchange = TorchExchange(device)
         self._exchange.calls += calls
-        self._connect(store, place[0], name.encode(), timeout_s)
+        own = place[0] if place[0] == ONE_HOST else need("ray", "distributed").util.get_node_ip_address()
+        self._connect(store, own, name.encode(), timeout_s)
+        return self._listening(own)
 
-    def _connect(self, store: Any, meeting: str, token: bytes, timeout_s: float) -> None:
-        """Connects the links, and finds who is near. meeting: the host of the store."""
+    def _listening(self, own: str) -> CallPlace:
+        """own: this worker's host, as others reach it."""
+        if self._server is None or self._server.place.host != own:
+            if self._server is not None:
+                self._server.close()
+            self._server = CallServer(own, lambda shared, mine: self.work(shared[0], shared[1], mine))
+        return self._server.place
+
+    def _connect(self, store: Any, own: str, token: bytes, timeout_s: float) -> None:
+        """Connects the links, and finds who is near."""
         ray, calls = need("ray", "distributed"), 0 if self._links is None else self._links.calls
-        own = meeting if meeting == ONE_HOST else ray.util.get_node_ip_address()
         self._links = ParcelLinks.meet(self.rank, self.size, own, store, token, timeout_s)
         self._links.calls += calls
         host = ray.get_runtime_context().get_node_id().encode()

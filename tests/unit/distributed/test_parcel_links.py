@@ -88,7 +88,7 @@ def test_a_worker_may_be_a_round_ahead():
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(lambda: [first.swap([b"", bytes([turn])])[1] for turn in range(2)])
         assert second.swap([b"a", b""])[0] == b"\0"
-        assert select.select([second._sockets[0]], [], [], 5.0)[0]  # its second parcel is here
+        assert select.select([second._peers[0].socket], [], [], 5.0)[0]  # its second parcel is here
         assert second.swap([b"b", b""])[0] == b"\1"
         assert ahead.result() == [b"a", b"b"]
 

@@ -17,6 +17,7 @@ from livegnn.optional import need
 
 _LOADS = (PartWorker.__module__,)
 _PART = "part"
+_SOON = ("apply", "hold", "decide", "read_rows", "best_slots", "open_what_if", "read_staged", "close_what_if")
 _MAY_BE_EMPTY = ("ready", "start", "start_again", "read_share", "read_snapshots")  # calls that need no part
 
 
@@ -54,7 +55,8 @@ class RayCrew:
 
     def call(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""
-        return self._group.call(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)])
+        ask = self._group.call_soon if all(call[0] in _SOON for call in calls) else self._group.call
+        return ask(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)])
 
     def keep(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""

@@ -1,0 +1,164 @@
+"""Calls from a driver to workers over a connection of their own: CallServer in a worker, CallLines in the driver.
+
+A call of a Ray actor takes 1 ms, and twice that where it takes or gives more than 100 KB. A batch of a cluster may take
+5 ms in all. So Ray starts the workers and watches them, and what a batch needs goes over these lines.
+
+A call is two pickles: what all workers are given alike, and what is one's own. Only who knows the server's token is
+listened to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import io
+import pickle
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from livegnn.distributed.parcel_links import GREETING_S, ParcelSocket, received, wait_for
+
+_PROTOCOL = 5
+
+
+class CallPlace(NamedTuple):
+    """Where a worker is called."""
+
+    host: str
+    port: int
+    token: bytes
+
+
+class CallServer:
+    """Answers calls, each connection's one after another. place: for CallLines.
+
+    Args:    host: to listen at.  answer: (what all are given, what is this worker's own) -> the answer; it raises
+             nothing. Threads of the server call it, a thread for each connection.
+    """
+
+    def __init__(self, host: str, answer: Callable[[Any, Any], Any]) -> None:
+        self._answer = answer
+        self._listener = socket.create_server((host, 0))
+        token = uuid.uuid4().bytes
+        self.place = CallPlace(host, int(self._listener.getsockname()[1]), token)
+        threading.Thread(target=self._listen, name="calls", daemon=True).start()
+
+    def close(self) -> None:
+        """Takes no other connection; those that there are stay."""
+        with contextlib.suppress(OSError):  # the thread that listens wakes up
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):  # until close()
+            while True:
+                connected, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connected,), name="call", daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        with connected, contextlib.suppress(OSError):  # of a driver that has gone
+            connected.settimeout(GREETING_S)
+            if not hmac.compare_digest(received(connected, len(self.place.token)), self.place.token):
+                return
+            line = ParcelSocket(connected)
+            while True:
+                while (call := line.take()) is None:
+                    wait_for([line], [], None)
+                given = io.BytesIO(call)
+                answer = pickle.dumps(self._answer(pickle.load(given), pickle.load(given)), _PROTOCOL)
+                del call, given
+                unsent = not line.send(answer)
+                while unsent:
+                    wait_for([], [line], None)
+                    unsent = not line.send()
+
+
+class CallLines:
+    """A driver's connections to the workers, in order of their numbers. One call of all at a time.
+
+    Raises:  OSError where one cannot be reached within timeout_s.
+    """
+
+    def __init__(self, places: Sequence[CallPlace], timeout_s: float) -> None:
+        self._lines: list[ParcelSocket] = []
+        try:
+            for place in places:
+                connected = socket.create_connection((place.host, place.port), timeout_s)
+                connected.sendall(place.token)
+                self._lines.append(ParcelSocket(connected))
+        except OSError:
+            self.close()
+            raise
+
+    def ask(self, shared: Any, own: Sequence[Any]) -> AskedOverLines:
+        """Begins a call. own: by worker."""
+        return AskedOverLines(self._lines, pickle.dumps(shared, _PROTOCOL), own)
+
+    def close(self) -> None:
+        """Ends the connections. A second call does nothing."""
+        for each in self._lines:
+            each.close()
+
+
+class AskedOverLines:
+    """Answers to one call. left: workers whose answer has not been taken."""
+
+    def __init__(self, lines: Sequence[ParcelSocket], shared: bytes, own: Sequence[Any]) -> None:
+        self._lines, self.left = lines, set(range(len(lines)))
+        self._answers: dict[int, Any] = {}
+        self._unsent: set[int] = set()
+        for rank, mine in enumerate(own):
+            self._send(rank, shared, pickle.dumps(mine, _PROTOCOL))
+
+    def ready(self, timeout_s: float) -> list[int]:
+        """Workers whose answer, or end, is known, once one is; none after timeout_s."""
+        self._look()
+        if not self._answers:
+            going = [rank for rank in self.left if rank not in self._answers]
+            wait_for([self._lines[r] for r in going], [self._lines[r] for r in self._unsent], timeout_s)
+            for rank in list(self._unsent):
+                self._send(rank)
+            self._look()
+        return sorted(self._answers)
+
+    def take(self, rank: int) -> Any:
+        """The answer. Raises: OSError where the worker has gone."""
+        self.left.discard(rank)
+        answer = self._answers.pop(rank)
+        if isinstance(answer, OSError):
+            raise answer
+        return pickle.loads(answer)
+
+    def drop(self, rank: int) -> None:
+        """This worker's answer is not waited for."""
+        self.left.discard(rank)
+        self._unsent.discard(rank)
+        self._answers.pop(rank, None)
+
+    def _look(self) -> None:
+        for rank in self.left - set(self._answers):
+            try:
+                answer = self._lines[rank].take()
+            except OSError as error:
+                self._gone(rank, error)
+            else:
+                if answer is not None:
+                    self._answers[rank] = answer
+
+    def _send(self, rank: int, *pieces: bytes) -> None:
+        try:
+            done = self._lines[rank].send(*pieces)
+        except OSError as error:
+            self._gone(rank, error)
+            return
+        if done:
+            self._unsent.discard(rank)
+        else:
+            self._unsent.add(rank)
+
+    def _gone(self, rank: int, error: OSError) -> None:
+        self._answers[rank] = error
+        self._unsent.discard(rank)
