@@ -24,6 +24,7 @@ namespace {
 
 using namespace graph_arrays;
 
+using Counts = nb::ndarray<std::int64_t, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Sent = nb::typed<nb::list, nb::bytes>;
 using Sending = nb::typed<nb::callable, Sent(Sent)>;
 
@@ -122,6 +123,15 @@ void bind_names(nb::class_<Halo>& halo) {
              return make_array(std::move(flags));
            })
       .def("name_of", &Halo::name_of, "slot"_a)
+      .def(
+          "count",
+          [](const Halo& h, Counts counts, Ids globals) {
+            for (std::size_t i = 0; i < globals.size(); ++i) {
+              const VertexId v = h.local_of(globals.data()[i]);
+              if (v != kNoVertex && static_cast<std::size_t>(v) < counts.size()) ++counts.data()[v];
+            }
+          },
+          array("counts"), array("slots"), "Adds one to the counts, by slot of the part, of each of these vertices.")
       .def(
           "own",
           [](const Halo& h, Ids slots) {

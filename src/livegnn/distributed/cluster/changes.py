@@ -18,7 +18,8 @@ class MergedChanges:
         self._parts = parts
 
     def vertices(self) -> Int64Array:
-        return np.sort(np.concatenate([part.slots for part in self._parts]))
+        slots: Int64Array = np.sort(np.concatenate([part.slots for part in self._parts])).astype(np.int64, copy=False)
+        return slots
 
     def count(self) -> int:
         return sum(len(part.slots) for part in self._parts)

@@ -33,6 +33,7 @@ from livegnn.inference.best import BestSlots, Comparison
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
+_NARROW = 1 << 32  # slots that 4 bytes can tell apart
 _ADD_VERTEX = _native.UpdateKind.AddVertex.value
 
 
@@ -281,6 +282,8 @@ class PartWorker:
             rounds, self._sending = self._sending, None
         self.version = version
         self._count(given.columns, changes.slots)
+        if len(changes.slots) and changes.slots[-1] < _NARROW:  # ascending
+            changes = changes._replace(slots=changes.slots.astype(np.uint32))  # they are most of the answer
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
@@ -295,13 +298,11 @@ class PartWorker:
             grown = np.zeros(max(self.part.store.slot_count, 2 * len(self._work)), np.int64)
             grown[: len(self._work)] = self._work
             self._work = grown
-        self._work[self._places(batch["u"][batch["kind"] == _ADD_VERTEX])] = 0
-        self._work[self._places(changed)] += 1
-
-    def _places(self, slots: Int64Array) -> Int64Array:
-        """Slots in the part of those that are there."""
-        places: Int64Array = self.part.halo.locals(slots)
-        return places[places >= 0]
+        added = batch["kind"] == _ADD_VERTEX
+        if added.any():
+            places = self.part.halo.locals(batch["u"][added])
+            self._work[places[places >= 0]] = 0
+        self.part.halo.count(self._work, changed)
 
     def repeat(self, version: int) -> PartChanges:
         """This worker's rounds of a batch that it has applied, while others apply it."""
