@@ -59,6 +59,7 @@ SERVICE_TABLES = (  # `make bench-service`
 CLUSTER_TABLES = (  # `make bench-cluster`
     "cluster_wire",
     "cluster_time",
+    "cluster_on_ray",
     "cluster_model",
     "cluster_hosts",
     "cluster_moves",
