@@ -33,7 +33,7 @@ from livegnn.inference.best import BestSlots, Comparison
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-_NARROW = 1 << 32  # slots that 4 bytes can tell apart
+_NARROW = 1 << 32  # slots that have numbers of 4 bytes
 _ADD_VERTEX = _native.UpdateKind.AddVertex.value
 
 
