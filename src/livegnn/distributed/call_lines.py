@@ -95,7 +95,8 @@ class CallLines:
 
     def ask(self, shared: Any, own: Sequence[Any]) -> AskedOverLines:
         """Begins a call. own: by worker."""
-        return AskedOverLines(self._lines, pickle.dumps(shared, _PROTOCOL), own)
+        pickled = [pickle.dumps(each, _PROTOCOL) for each in (shared, *own)]  # all, before any is sent
+        return AskedOverLines(self._lines, pickled[0], pickled[1:])
 
     def close(self) -> None:
         """Ends the connections. A second call does nothing."""
@@ -106,12 +107,12 @@ class CallLines:
 class AskedOverLines:
     """Answers to one call. left: workers whose answer has not been taken."""
 
-    def __init__(self, lines: Sequence[ParcelSocket], shared: bytes, own: Sequence[Any]) -> None:
+    def __init__(self, lines: Sequence[ParcelSocket], shared: bytes, own: Sequence[bytes]) -> None:
         self._lines, self.left = lines, set(range(len(lines)))
         self._answers: dict[int, Any] = {}
         self._unsent: set[int] = set()
         for rank, mine in enumerate(own):
-            self._send(rank, shared, pickle.dumps(mine, _PROTOCOL))
+            self._send(rank, shared, mine)
 
     def ready(self, timeout_s: float) -> list[int]:
         """Workers whose answer, or end, is known, once one is; none after timeout_s."""

@@ -206,7 +206,12 @@ class RayGroup:
         self.form()
         driver = 0 if self._name is None else self._name.number
         assert self._lines is not None
-        return self._answers(self._lines.ask((driver, (fn, args)), each or [()] * self.size))
+        try:
+            asked = self._lines.ask((driver, (fn, args)), each or [()] * self.size)
+        except BaseException:  # what went over the lines is not known
+            self._joined = False
+            raise
+        return self._answers(asked)
 
     def keep(self, fn: Callable[..., Any], *args: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
         """The same, begun: Ray's references to what each worker will return, which stays where it is. One that fails
