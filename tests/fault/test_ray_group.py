@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from livegnn.distributed import TorchExchange, run_threads, run_workers
+from livegnn.distributed import TorchExchange, call_lines, run_threads, run_workers
+from livegnn.distributed.parcel_links import ParcelSocket
 from livegnn.distributed.ray_group import RayGroup
 from livegnn.errors import UsageError, ValueInvalid, WorkerUnavailable
 from tests.unit.distributed import workers
@@ -142,6 +143,61 @@ def test_a_worker_that_joined_in_vain_meets_one_that_is_new(ray_cluster, group):
     with pytest.raises(WorkerUnavailable):
         group.call(workers.with_exchange, workers.talk, "hello")
     assert [word for word, *_ in group.call(workers.with_exchange, workers.talk, "hello")] == ["hello"] * 2
+
+
+class Interrupted:
+    """In place of a function: the nth call is interrupted."""
+
+    def __init__(self, goes_on, nth):
+        self.goes_on, self.left = goes_on, nth
+
+    def __call__(self, *given):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return self.goes_on(*given)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "nth"),
+    [(ParcelSocket, "send", 1), (ParcelSocket, "send", 2), (ParcelSocket, "take", 1), (call_lines, "wait_for", 1)],
+)
+def test_a_call_that_was_interrupted_leaves_no_answer_for_the_next(group, monkeypatch, owner, name, nth):
+    group.form()
+    with monkeypatch.context() as patched:
+        interrupted = Interrupted(getattr(owner, name), nth)
+        patched.setattr(owner, name, lambda *given: interrupted(*given))
+        with pytest.raises(KeyboardInterrupt):
+            group.call_soon(workers.with_exchange, workers.talk, "first")
+    for word in ("second", "third"):
+        assert [found[0] for found in group.call_soon(workers.with_exchange, workers.talk, word)] == [word] * 2
+        assert group.call_soon(workers.keep, word, each=[(1,), (2,)]) == [(0, 1, word), (1, 2, word)]
+
+
+def test_a_call_of_a_group_that_was_formed_anew_is_not_carried_out(group):
+    group.call(workers.keep, "x", each=[(3,), (5,)])
+    formed = group._formed
+    group._joined = False
+    group.form()
+    answers = group._answers(group._lines.ask((group._formed, 0, (workers.kept, ())), [()] * 2))
+    assert answers == [3, 5]
+    with pytest.raises(WorkerUnavailable, match="has left the group of this call"):
+        group._answers(group._lines.ask((formed, 0, (workers.keep, ("x",))), [(13,), (15,)]))
+    assert group.call(workers.kept) == [3, 5]
+
+
+def test_an_answer_that_cannot_be_pickled_is_shown_and_costs_no_worker(group, ask):
+    group.form()
+    pids = list(group.pids)
+    with pytest.raises(WorkerUnavailable, match=r"(?i)pickle"):
+        ask(workers.unpicklable)
+    group.form()
+    assert group.pids == pids
+
+
+def test_clients_of_ray_are_refused():
+    with pytest.raises(UsageError, match=r"got a client's address, ray://here:1; run"):
+        RayGroup("here", 2, address="ray://here:1")
 
 
 def test_another_error_is_shown(group, ask):

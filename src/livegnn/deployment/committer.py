@@ -38,6 +38,8 @@ from livegnn.errors import (
 from livegnn.graph import Updates
 from livegnn.log import Attachment, UpdateEntry, codec
 
+_REST_S, _REST_MOST_S = 0.001, 0.015  # for each request of the entry before, but one; and in all
+_RESTED_UPDATES = 1000  # of an entry with as many, most of the time goes to the updates
 _log = logging.getLogger("livegnn")
 
 
@@ -73,6 +75,8 @@ class Committer:
     """The one writer of a deployment's batches. Its thread ends with close().
 
     Args:    followed: called with the note of each entry that the log had more than the graph.
+             rests: whether requests gather for a moment after an entry of several small ones. An entry over workers
+             takes the interpreter for a millisecond, however few its requests, and who answers them waits for it.
     Raises:  LogDamaged, LogUnavailable, UsageError where the log has entries that the graph cannot take: at the start
              it applies what the log has more.
     """
@@ -86,9 +90,10 @@ class Committer:
         group_updates_max: int,
         queue_updates_max: int,
         followed: Callable[[Note, UpdateEntry], object],
+        rests: bool = False,
     ) -> None:
         self._attachment, self._keys, self._places, self._followed = attachment, keys, places, followed
-        self._group_max, self._queue_max = group_updates_max, queue_updates_max
+        self._group_max, self._queue_max, self._rests = group_updates_max, queue_updates_max, rests
         self._queue: deque[CommitRequest] = deque()
         self._under_way: dict[str, CommitRequest] = {}
         self._lock = threading.Condition()
@@ -216,6 +221,8 @@ class Committer:
                     return
                 group = self._taken()
             self._commit(group)
+            if self._rests and (rest := rest_after(len(group), sum(len(one.updates) for one in group))):
+                time.sleep(rest)
 
     def _taken(self) -> list[CommitRequest]:
         """The next group: the oldest request, and those after it that fit. The caller holds the lock."""
@@ -358,6 +365,13 @@ class Committer:
             for one in group:
                 if one.noted is not None:
                     self._under_way.pop(one.noted.key, None)
+
+
+def rest_after(requests: int, updates: int) -> float:
+    """Seconds in which the next requests gather. None after one request, so that who sends one by one waits for none;
+    the more come together, the longer.
+    """
+    return min((requests - 1) * _REST_S, _REST_MOST_S) if updates < _RESTED_UPDATES else 0.0
 
 
 def _merged(group: list[CommitRequest]) -> Updates:

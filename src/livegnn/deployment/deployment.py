@@ -210,6 +210,7 @@ class Deployment:
                 group_updates_max=self.config.log.group_updates_max,
                 queue_updates_max=self.config.log.queue_updates_max,
                 followed=self._follow,
+                rests=self.config.cluster.workers > 0,
             )
         except UsageError as cause:
             new = [name for name in self.consumers.engines if name not in self._recorded]

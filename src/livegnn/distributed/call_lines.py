@@ -15,13 +15,15 @@ import io
 import pickle
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from livegnn.distributed.parcel_links import GREETING_S, ParcelSocket, received, wait_for
+from livegnn.distributed.parcel_links import ParcelSocket, greeting, listener_at, wait_for
 
 _PROTOCOL = 5
+_RETRY_S = 0.1
 
 
 class CallPlace(NamedTuple):
@@ -35,63 +37,82 @@ class CallPlace(NamedTuple):
 class CallServer:
     """Answers calls, each connection's one after another. place: for CallLines.
 
-    Args:    host: to listen at.  answer: (what all are given, what is this worker's own) -> the answer; it raises
-             nothing. Threads of the server call it, a thread for each connection.
+    Args:    host: to listen at.  answer: (what all are given, what is this worker's own) -> the answer. Threads of the
+             server call it, a thread for each connection.  failure: the answer in place of an error: of `answer`, of a
+             call that cannot be read, of an answer that cannot be written.
     """
 
-    def __init__(self, host: str, answer: Callable[[Any, Any], Any]) -> None:
-        self._answer = answer
-        self._listener = socket.create_server((host, 0))
+    def __init__(self, host: str, answer: Callable[[Any, Any], Any], failure: Callable[[Exception], Any]) -> None:
+        self._answer, self._failure, self._closed = answer, failure, False
+        self._listener = listener_at(host)
         token = uuid.uuid4().bytes
         self.place = CallPlace(host, int(self._listener.getsockname()[1]), token)
         threading.Thread(target=self._listen, name="calls", daemon=True).start()
 
     def close(self) -> None:
         """Takes no other connection; those that there are stay."""
+        self._closed = True
         with contextlib.suppress(OSError):  # the thread that listens wakes up
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError):  # until close()
-            while True:
+        while not self._closed:
+            try:
                 connected, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connected,), name="call", daemon=True).start()
+            except OSError:  # of close(), or of a process with too many files
+                time.sleep(_RETRY_S)
+                continue
+            threading.Thread(target=self._serve, args=(connected,), name="call", daemon=True).start()
 
     def _serve(self, connected: socket.socket) -> None:
         with connected, contextlib.suppress(OSError):  # of a driver that has gone
-            connected.settimeout(GREETING_S)
-            if not hmac.compare_digest(received(connected, len(self.place.token)), self.place.token):
+            if not hmac.compare_digest(greeting(connected, len(self.place.token)), self.place.token):
                 return
             line = ParcelSocket(connected)
             while True:
                 while (call := line.take()) is None:
                     wait_for([line], [], None)
-                given = io.BytesIO(call)
-                answer = pickle.dumps(self._answer(pickle.load(given), pickle.load(given)), _PROTOCOL)
-                del call, given
+                answer = self._answered(call)
+                del call
                 unsent = not line.send(answer)
                 while unsent:
                     wait_for([], [line], None)
                     unsent = not line.send()
 
+    def _answered(self, call: bytes) -> bytes:
+        given = io.BytesIO(call)
+        try:
+            return pickle.dumps(self._answer(pickle.load(given), pickle.load(given)), _PROTOCOL)
+        except Exception as error:
+            return pickle.dumps(self._failure(error), _PROTOCOL)
+
+
+class LineRefused(ConnectionError):
+    """A worker that cannot be reached."""
+
+    def __init__(self, rank: int, place: CallPlace, cause: OSError) -> None:
+        super().__init__(f"cannot be reached at {place.host}:{place.port} ({cause})")
+        self.rank = rank
+
 
 class CallLines:
-    """A driver's connections to the workers, in order of their numbers. One call of all at a time.
+    """A driver's connections to the workers, in order of their numbers. One call of all at a time. After a call that
+    was given up there is no other one over them.
 
-    Raises:  OSError where one cannot be reached within timeout_s.
+    Raises:  LineRefused where one cannot be reached within timeout_s.
     """
 
     def __init__(self, places: Sequence[CallPlace], timeout_s: float) -> None:
         self._lines: list[ParcelSocket] = []
-        try:
-            for place in places:
+        for rank, place in enumerate(places):
+            try:
                 connected = socket.create_connection((place.host, place.port), timeout_s)
                 connected.sendall(place.token)
-                self._lines.append(ParcelSocket(connected))
-        except OSError:
-            self.close()
-            raise
+            except OSError as cause:
+                self.close()
+                raise LineRefused(rank, place, cause) from cause
+            self._lines.append(ParcelSocket(connected))
 
     def ask(self, shared: Any, own: Sequence[Any]) -> AskedOverLines:
         """Begins a call. own: by worker."""
@@ -111,7 +132,7 @@ class AskedOverLines:
         self._lines, self.left = lines, set(range(len(lines)))
         self._answers: dict[int, Any] = {}
         self._unsent: set[int] = set()
-        for rank, mine in enumerate(own):
+        for rank, mine in zip(range(len(lines)), own, strict=True):
             self._send(rank, shared, mine)
 
     def ready(self, timeout_s: float) -> list[int]:

@@ -1,7 +1,8 @@
 """ParcelLinks: workers that are processes send each other parcels of bytes, over a socket between each two of them.
 
 For what workers send each other many times in a batch, and wait for. One thread sends and receives: a library that has
-threads of its own for it takes several times as long where every core has work (docs/distributed.md, "What it costs").
+threads of its own for it takes several times as long where every core has work (docs/distributed.md, "A batch, round by
+round").
 
 A parcel is its length, 8 bytes, and its bytes. A worker is never more than one round ahead of another; what comes
 before its round stays in the socket.
@@ -19,11 +20,13 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from livegnn.errors import WorkerUnavailable
+from livegnn.errors import InvariantBroken, WorkerUnavailable
 
 _HEAD = struct.Struct("<q")
 _RANK = struct.Struct("<q")
 GREETING_S = 5.0  # for what another worker says first; who says nothing is none
+_POLL_MS_MAX = (1 << 31) - 1
+_KEPT_BYTES_MAX = 16 << 20
 _BUFFER_BYTES = 4 << 20  # of a socket, or as much as the system allows
 
 
@@ -36,10 +39,11 @@ class ParcelSocket:
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self._unsent: list[memoryview] = []
-        self._buffer = bytearray(_HEAD.size)  # as long as the longest parcel, so that its pages stay
+        self._buffer = bytearray(_HEAD.size)  # as long as the longest parcel up to a limit, so that its pages stay
         self._have, self._length = 0, -1  # of what comes; no length: of the head
         weakref.finalize(self, connected.close)  # of a driver that is dropped
         connected.setblocking(False)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # who waits for a host that is gone learns it
         if connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:  # TCP finds its size itself
@@ -50,6 +54,8 @@ class ParcelSocket:
 
         Returns: whether the socket has taken all.
         """
+        if pieces and self._unsent:
+            raise InvariantBroken("invariant broken: a parcel was begun before the one before it had gone")
         if pieces:
             self._unsent = [memoryview(each) for each in (_HEAD.pack(sum(map(len, pieces))), *pieces)]
         while self._unsent:
@@ -74,7 +80,10 @@ class ParcelSocket:
             self._have = 0
             if self._length >= 0:
                 length, self._length = self._length, -1
-                return bytes(memoryview(self._buffer)[:length])
+                parcel = bytes(memoryview(self._buffer)[:length])
+                if length > _KEPT_BYTES_MAX:
+                    self._buffer = bytearray(_HEAD.size)
+                return parcel
             (self._length,) = _HEAD.unpack_from(self._buffer)
             if self._length > len(self._buffer):
                 self._buffer = bytearray(self._length)
@@ -104,13 +113,23 @@ def wait_for(to_read: Iterable[ParcelSocket], to_write: Iterable[ParcelSocket], 
     poll = select.poll()
     for number, wanted in events.items():
         poll.register(number, wanted)
-    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+    return bool(poll.poll(None if timeout_s is None else min(timeout_s * 1000, _POLL_MS_MAX)))
 
 
-def received(connected: socket.socket, count: int) -> bytes:
-    """So many bytes, or fewer where the connection ends. Raises: OSError where its timeout comes first."""
-    said = b""
-    while len(said) < count and (piece := connected.recv(count - len(said))):
+def listener_at(host: str, backlog: int | None = None) -> socket.socket:
+    """Listens at a port that the system chooses. host: of IPv4 or IPv6. Raises: OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, 0), family=family, backlog=backlog)
+
+
+def greeting(connected: socket.socket, count: int) -> bytes:
+    """The first bytes that the other end says, or fewer where it ends. Raises: OSError where it takes its time."""
+    until, said = time.monotonic() + GREETING_S, b""
+    while len(said) < count:
+        connected.settimeout(_left(until))
+        piece = connected.recv(count - len(said))
+        if not piece:
+            break
         said += piece
     return said
 
@@ -139,7 +158,7 @@ class ParcelLinks:
         until = time.monotonic() + timeout_s
         sockets: dict[int, socket.socket] = {}
         try:
-            with socket.create_server((host, 0), backlog=size) as listener:
+            with listener_at(host, size) as listener:
                 places.set(f"parcels {rank}", f"{host} {listener.getsockname()[1]}")
                 for peer in range(rank):  # each calls those before it
                     there, port = places.get(f"parcels {peer}").decode().split()
@@ -160,7 +179,7 @@ class ParcelLinks:
     def swap(self, parcels: Sequence[bytes]) -> list[bytes]:
         """Parcel i goes to worker i; result i is what worker i sent here.
 
-        Raises:  WorkerUnavailable where another worker has gone or does not come in time; no other swap may follow.
+        Raises:  WorkerUnavailable where another worker has gone or does not come in time, and ever after.
         """
         self.calls += 1
         got = [parcels[each] if each == self.rank else b"" for each in range(self.size)]
@@ -179,6 +198,7 @@ class ParcelLinks:
                     raise TimeoutError(f"nothing came within {self._timeout_s:g} s")
                 unsent = {to for to in unsent if not self._peers[to].send()}
         except OSError as cause:
+            self.close()
             raise WorkerUnavailable(
                 f"[parcels] expected all {self.size} workers, got one that has ended or is late (seen by worker "
                 f"{self.rank}); see its own error, or give a longer timeout_s"
@@ -192,10 +212,9 @@ class ParcelLinks:
 
 def _admit(caller: socket.socket, token: bytes, expected: range, sockets: dict[int, socket.socket]) -> None:
     """Adds one that knows the token; lets others go."""
-    caller.settimeout(GREETING_S)
     said = b""
     with contextlib.suppress(OSError):
-        said = received(caller, len(token) + _RANK.size)
+        said = greeting(caller, len(token) + _RANK.size)
     if len(said) == len(token) + _RANK.size and hmac.compare_digest(said[: len(token)], token):
         (rank,) = _RANK.unpack(said[len(token) :])
         if rank in expected and rank not in sockets:

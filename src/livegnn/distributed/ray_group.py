@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from livegnn.distributed.call_lines import AskedOverLines, CallLines, CallPlace
+from livegnn.distributed.call_lines import AskedOverLines, CallLines, CallPlace, LineRefused
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
 from livegnn.distributed.ray_session import connect
@@ -77,12 +77,18 @@ class RayGroup:
             )
         if address is not None and not isinstance(address, str):
             raise UsageError(f"[{where}] expected address= as a text, got {shown(address)}; name a Ray cluster")
+        if address is not None and address.startswith("ray://"):
+            raise UsageError(
+                f"[{where}] expected a Ray cluster that this host is a node of, got a client's address, {address}; run "
+                '`ray start` here, and give "auto"'
+            )
         self._where, self._backend, self._threads, self._keeps_kinds = where, backend, threads, keeps_kinds
         self._ray: Any = None
         self._address, self._loads = address, tuple(loads)
         self._actors: list[Any] = [None] * workers
         self._round, self._joined = uuid.uuid4().hex, False
         self._lines: CallLines | None = None  # since form()
+        self._formed = ""  # the name of the group that was formed last
         self._name = None if name is None else RayName(where, name)
         self.about = {**(about or {}), "workers": workers, "timeout_s": timeout_s, "threads": threads}
         self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
@@ -184,8 +190,8 @@ class RayGroup:
         self.formations += 1
         host = ONE_HOST if len(self._ray.nodes()) == 1 else None
         (place,) = self._over_ray([self._actors[0].open_store.remote(driver, host, self._timeout_s)], _START_S)
-        name = f"{self._round}-{self.formations}"
-        group = (driver, name, place, self._backend, self._timeout_s)
+        self._formed = f"{self._round}-{self.formations}"
+        group = (driver, self._formed, place, self._backend, self._timeout_s)
         self._connect(self._over_ray([actor.join.remote(*group) for actor in self._actors]))
         self._joined = True
 
@@ -207,7 +213,7 @@ class RayGroup:
         driver = 0 if self._name is None else self._name.number
         assert self._lines is not None
         try:
-            asked = self._lines.ask((driver, (fn, args)), each or [()] * self.size)
+            asked = self._lines.ask((self._formed, driver, (fn, args)), each or [()] * self.size)
         except BaseException:  # what went over the lines is not known
             self._joined = False
             raise
@@ -256,11 +262,9 @@ class RayGroup:
             self._lines.close()
         try:
             self._lines = CallLines(places, self._timeout_s)
-        except OSError as cause:
-            raise WorkerUnavailable(
-                f"[{self._where}] expected workers at {', '.join(f'{place.host}:{place.port}' for place in places)}, "
-                f"got {cause}; open these hosts to the driver"
-            ) from cause
+        except LineRefused as cause:
+            self._end(cause.rank)
+            self._raise([WorkerFailure(DIED, time.time(), cause.rank, str(cause))])
 
     def _start(self, rank: int) -> None:
         made = self._ray.remote(concurrency_groups={_WATCH: 1, _ASIDE: 1})(RayWorker)
@@ -478,9 +482,13 @@ class _Watch:
                 self._asked[rank] = self._actors[rank].beat.options(concurrency_group=_WATCH).remote()
         ready, _ = self._ray.wait(list(self._asked.values()), num_returns=len(self._asked), timeout=0)
         for rank in [rank for rank, ref in self._asked.items() if ref in ready]:
-            with suppress(self._ray.exceptions.RayError):  # one that has died is seen by its call
+            try:
                 if (beat := self._ray.get(self._asked[rank])) != self._beats.get(rank):
                     self._beats[rank], self._since[rank] = beat, now
+            except self._ray.exceptions.RayActorError:  # it has died
+                self._since[rank] = -math.inf
+            except self._ray.exceptions.RayError:
+                pass
             del self._asked[rank]
         return [rank for rank in ranks if now - self._since[rank] > self._patience_s]
 

@@ -53,6 +53,7 @@ class RayWorker:
         self._threads, self._calls, self._about, self._driver = threads, 0, about or {}, 0
         self._one = threading.RLock()  # one call at a time, whichever way it comes
         self._server: CallServer | None = None
+        self._group = ""  # that it is in
         self._exchange: TorchExchange | None = None
         self._links: ParcelLinks | None = None
         self._store: Any = None
@@ -182,6 +183,7 @@ class RayWorker:
         self._exchange.calls += calls
         own = place[0] if place[0] == ONE_HOST else need("ray", "distributed").util.get_node_ip_address()
         self._connect(store, own, name.encode(), timeout_s)
+        self._group = name
         return self._listening(own)
 
     def _listening(self, own: str) -> CallPlace:
@@ -189,8 +191,18 @@ class RayWorker:
         if self._server is None or self._server.place.host != own:
             if self._server is not None:
                 self._server.close()
-            self._server = CallServer(own, lambda shared, mine: self.work(shared[0], shared[1], mine))
+            self._server = CallServer(own, lambda shared, mine: self._work_soon(shared, mine), self._failure)
         return self._server.place
+
+    def _work_soon(self, shared: tuple[str, int, Any], mine: tuple[Any, ...]) -> Any:
+        """work() of a call (group, driver, task) that has not gone through Ray, which keeps calls in order. Where the
+        driver has formed its group anew since, it has given the call up.
+        """
+        group, driver, task = shared
+        with self._one:
+            if driver == self._driver and group != self._group:
+                return WorkerFailure(OF_ANOTHER, time.time(), self.rank, "has left the group of this call")
+            return self.work(driver, task, mine)
 
     def _connect(self, store: Any, own: str, token: bytes, timeout_s: float) -> None:
         """Connects the links, and finds who is near."""
@@ -204,6 +216,7 @@ class RayWorker:
     def _leave(self) -> None:
         import torch.distributed as dist
 
+        self._group = ""
         if self._links is not None:
             self._links.close()
         if dist.is_initialized():

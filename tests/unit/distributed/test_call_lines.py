@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from livegnn.distributed.call_lines import CallLines, CallServer
+from livegnn.distributed.call_lines import CallLines, CallServer, LineRefused
+from livegnn.errors import InvariantBroken
 
 LARGE = 3_000_001  # bytes; more than a socket takes at once
 
@@ -18,7 +19,7 @@ def echo(shared, own):
 @pytest.fixture
 def servers():
     """Two that echo."""
-    found = [CallServer("127.0.0.1", echo) for _ in range(2)]
+    found = [CallServer("127.0.0.1", echo, repr) for _ in range(2)]
     yield found
     for each in found:
         each.close()
@@ -57,7 +58,7 @@ def test_drivers_do_not_wait_for_each_other(servers, lines):
 
 def test_an_answer_that_does_not_come_is_not_waited_for():
     may_answer = threading.Event()
-    servers = [CallServer("127.0.0.1", echo), CallServer("127.0.0.1", lambda *given: may_answer.wait(10))]
+    servers = [CallServer("127.0.0.1", echo, repr), CallServer("127.0.0.1", lambda *given: may_answer.wait(10), repr)]
     lines = CallLines([each.place for each in servers], 5.0)
     asked = lines.ask("now", [0, 1])
     assert asked.ready(5.0) == [0]
@@ -73,7 +74,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for():
 
 def test_the_end_of_a_worker_is_its_answer():
     listener = socket.create_server(("127.0.0.1", 0))
-    server = CallServer("127.0.0.1", echo)
+    server = CallServer("127.0.0.1", echo, repr)
     lines = CallLines([server.place, server.place._replace(port=listener.getsockname()[1])], 5.0)
     gone, _ = listener.accept()
     asked = lines.ask(bytes(LARGE), [0, 1])  # the other one reads nothing of it
@@ -117,3 +118,52 @@ def test_lines_that_were_dropped_end_their_threads(servers):
     while sum(thread.name == "call" for thread in threading.enumerate()) >= before and time.monotonic() < until:
         time.sleep(0.01)
     assert sum(thread.name == "call" for thread in threading.enumerate()) < before
+
+
+def test_an_answer_or_a_call_that_cannot_be_pickled_is_an_answer():
+    server = CallServer("127.0.0.1", lambda shared, own: own or threading.Lock(), lambda error: type(error).__name__)
+    lines = CallLines([server.place], 5.0)
+    assert answers(lines.ask(0, [None])) == ["TypeError"]
+    assert answers(lines.ask(0, [Unreadable()])) == ["KeyError"]
+    with pytest.raises(TypeError):
+        lines.ask(0, [threading.Lock()])
+    assert answers(lines.ask(0, ["own"])) == ["own"]  # nothing of the others went out
+    lines.close()
+    server.close()
+
+
+class Unreadable:
+    """What raises where it is read."""
+
+    def __reduce__(self):
+        return dict.__getitem__, ({}, "missing")
+
+
+def test_a_call_after_one_that_was_given_up_is_refused():
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = CallServer("127.0.0.1", echo, repr)
+    lines = CallLines([server.place._replace(port=listener.getsockname()[1])], 5.0)
+    lines.ask(bytes(100 * LARGE), [0])  # which is not read
+    with pytest.raises(InvariantBroken):
+        lines.ask(0, [0])
+    lines.close()
+    listener.close()
+    server.close()
+
+
+def test_a_worker_that_cannot_be_reached_is_named(servers):
+    servers[1].close()
+    with pytest.raises(LineRefused, match=r"cannot be reached at 127.0.0.1:\d+ \(.*refused") as refused:
+        CallLines([each.place for each in servers], 5.0)
+    assert refused.value.rank == 1
+
+
+def test_hosts_may_be_of_ipv6():
+    try:
+        server = CallServer("::1", echo, repr)
+    except OSError:
+        pytest.skip("this host has no IPv6")
+    lines = CallLines([server.place], 5.0)
+    assert answers(lines.ask(1, [2]))[0][:2] == (1, 2)
+    lines.close()
+    server.close()

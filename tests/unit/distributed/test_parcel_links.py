@@ -122,6 +122,20 @@ def test_one_that_sends_nothing_is_late():
         links[0].swap([b"", b"x"])
 
 
+def test_links_that_have_failed_fail_ever_after():
+    links = mesh(2, timeout_s=0.1)
+    for _ in range(2):
+        with pytest.raises(WorkerUnavailable):
+            links[0].swap([b"", b"x"])
+    with pytest.raises(WorkerUnavailable):  # the other one does not wait
+        links[1].swap([b"", b""])
+
+
+def test_a_timeout_may_be_longer_than_the_system_can_wait():
+    links = mesh(2, timeout_s=1e7)
+    assert together(links, lambda link: link.swap([b"a", b"b"])) == [[b"a", b"a"], [b"b", b"b"]]
+
+
 def test_one_that_takes_nothing_is_late():
     one, other = socket.socketpair()
     other.sendall(bytes(8))  # an empty parcel, and no reading

@@ -1,5 +1,5 @@
 """RayCrew: the workers of a cluster in a RayGroup. Ray places them, watches them and starts others in place of those
-that are lost; torch.distributed moves parcels between them.
+that are lost. What a batch or a read needs goes over connections of their own (call_lines.py, parcel_links.py).
 """
 
 from __future__ import annotations
