@@ -64,6 +64,10 @@ class Links:
         """Returns when all parts have come here."""
         self.links.swap([b"-"] * self.links.size)
 
+    def close(self) -> None:
+        """Ends all connections."""
+        self.links.close()
+
 
 def _listening(address: Address, count: int) -> socket.socket:
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET

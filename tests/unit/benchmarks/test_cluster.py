@@ -74,16 +74,20 @@ def test_an_edge_that_comes_back_is_found_again() -> None:
     assert (table.src[4], table.dst[4]) == (0, 3)
 
 
-@pytest.mark.parametrize("size", [0, 10, 3_000_000])
-def test_parcels_reach_their_parts(tmp_path: Any, size: int) -> None:
+@pytest.mark.parametrize(("size", "delay_s"), [(0, 0.0), (10, 0.01), (3_000_000, 0.0)])
+def test_parcels_reach_their_parts(tmp_path: Any, size: int, delay_s: float) -> None:
     addresses: list[Any] = [str(tmp_path / str(part)) for part in range(3)]
     got: dict[int, list[list[bytes]]] = {}
+    seconds: dict[int, float] = {}
 
     def run(part: int) -> None:
-        links = Links(part, addresses)
+        links = Links(part, addresses, delay_s)
         got[part] = []
+        links.meet()
+        begun = time.monotonic()
         for turn in range(3):
             got[part].append(links.swap([bytes([part, to, turn]) + b"x" * size for to in range(3)]))
+        seconds[part] = time.monotonic() - begun
         links.close()
 
     threads = [threading.Thread(target=run, args=(part,)) for part in range(3)]
@@ -93,8 +97,8 @@ def test_parcels_reach_their_parts(tmp_path: Any, size: int) -> None:
         thread.join(60)
     for part in range(3):
         for turn in range(3):
-            expected = [bytes([of, part, turn]) + b"x" * size if of != part else b"" for of in range(3)]
-            assert got[part][turn] == expected
+            assert got[part][turn] == [bytes([of, part, turn]) + b"x" * size for of in range(3)]
+        assert seconds[part] >= 3 * delay_s
 
 
 def test_the_fit_finds_what_made_the_numbers() -> None:
