@@ -12,13 +12,13 @@ import numpy as np
 
 import livegnn as lg
 from benchmarks.cluster.players import players
-from benchmarks.cluster.time import COLUMNS, KINDS, OVERHEAD_ASKED, RUNS, SPEEDUP_ASKED, TURNS
+from benchmarks.cluster.time import TURNS, contests, figures
 from benchmarks.cluster.world import ClusterWorld
 from benchmarks.engine.live import timed
 from benchmarks.engine.runs import Run, restoring
 from benchmarks.engine.stream import to_updates
 from benchmarks.options import Options
-from benchmarks.report import Report, duration
+from benchmarks.report import Report
 from livegnn.distributed.partition import VertexParts
 
 
@@ -50,13 +50,7 @@ def _updates(batch: Any) -> Any:
 
 def run(options: Options, report: Report) -> None:
     """A row for each figure."""
-    report.heading("Time per batch of a cluster on Ray")
-    report.columns(COLUMNS)
-    for name in ("tiny",) if options.tiny else ("arxiv-like", "products-shaped-150k"):
-        for kind in KINDS:
-            played = RUNS[name]
-            world = ClusterWorld(name, kind, 8 if options.tiny else 256, 3 * (played.stop // 3 + 1))
-            contest(world, played, report)
+    contests("Time per batch of a cluster on Ray", contest, options, report)
 
 
 def contest(world: ClusterWorld, played: Run, report: Report) -> None:
@@ -75,12 +69,5 @@ def contest(world: ClusterWorld, played: Run, report: Report) -> None:
         if len({engine.digest(), *(each.digest() for each in clusters.values())}) != 1:
             report.fail(f"[cluster_on_ray] expected one state of all on {world.name}, {world.kind}, got several")
     bare, one, two = (float(np.median(np.concatenate(seconds[workers]))) for workers in (0, 1, 2))
-    begin = [world.name, world.kind, played.size]
-    cost, gain = one / bare - 1, one / two
-    met = "yes" if cost <= OVERHEAD_ASKED else "NO"
-    how = f"one worker {duration(one)}, the engine alone {duration(bare)}; medians of {TURNS} turns"
-    row = [*begin, "one worker's cost over the bare engine", f"{OVERHEAD_ASKED:.0%}", f"{cost:.1%}", met, how]
-    report.row(row)
-    met = "yes" if gain >= SPEEDUP_ASKED else "NO"
-    how = f"one {duration(one)}, two {duration(two)}; {bare / two:.2f} times the engine alone"
-    report.row([*begin, "two workers on two cores", f"{SPEEDUP_ASKED}x", f"{gain:.2f}x", met, how])
+    more = f"{bare / two:.2f} times the engine alone"
+    figures(world, played, report, ("one worker's cost", "one worker"), (bare, one, two), more)

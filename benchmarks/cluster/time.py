@@ -6,6 +6,7 @@ One thread each, a process each, pinned; parcels over Unix sockets. All take the
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import numpy as np
@@ -25,7 +26,14 @@ COLUMNS = ("workload", "model", "batch", "figure", "asked", "measured", "met", "
 
 def run(options: Options, report: Report) -> None:
     """A row for each figure."""
-    report.heading("Time per batch")
+    contests("Time per batch", contest, options, report)
+
+
+def contests(
+    title: str, contest: Callable[[ClusterWorld, Run, Report], None], options: Options, report: Report
+) -> None:
+    """A table with the rows of a contest for each workload and kind."""
+    report.heading(title)
     report.columns(COLUMNS)
     for name in ("tiny",) if options.tiny else ("arxiv-like", "products-shaped-150k"):
         for kind in KINDS:
@@ -46,14 +54,26 @@ def contest(world: ClusterWorld, played: Run, report: Report) -> None:
                 turns[name].append(team.play(played))
         check_states(world, list(teams.values()), report)
     bare, one, two = (float(np.median(np.concatenate([t.seconds for t in turns[n]]))) for n in names)
+    sent, rounds = turns["two"][0].bytes / played.counted, turns["two"][0].rounds / played.counted
+    more = f"{rounds:.0f} rounds, {size(sent)} sent by a worker"
+    figures(world, played, report, ("a part's cost", "one part in a process"), (bare, one, two), more)
+
+
+def figures(
+    world: ClusterWorld, played: Run, report: Report, one_is: tuple[str, str], medians: tuple[float, ...], more: str
+) -> None:
+    """What one costs over the bare engine, and what two gain over one.
+
+    Args:    one_is: its cost and itself, in words.  medians: seconds of the bare engine, one and two.  more: of two.
+    """
+    bare, one, two = medians
     begin = [world.name, world.kind, played.size]
     cost, gain = one / bare - 1, one / two
-    how = f"one part in a process {duration(one)}, the engine alone {duration(bare)}; medians of {TURNS} turns"
+    how = f"{one_is[1]} {duration(one)}, the engine alone {duration(bare)}; medians of {TURNS} turns"
     met = "yes" if cost <= OVERHEAD_ASKED else "NO"
-    report.row([*begin, "a part's cost over the bare engine", f"{OVERHEAD_ASKED:.0%}", f"{cost:.1%}", met, how])
-    sent, rounds = turns["two"][0].bytes / played.counted, turns["two"][0].rounds / played.counted
-    how = f"one {duration(one)}, two {duration(two)}; {rounds:.0f} rounds, {size(sent)} sent by a worker"
+    report.row([*begin, f"{one_is[0]} over the bare engine", f"{OVERHEAD_ASKED:.0%}", f"{cost:.1%}", met, how])
     met = "yes" if gain >= SPEEDUP_ASKED else "NO"
+    how = f"one {duration(one)}, two {duration(two)}; {more}"
     report.row([*begin, "two workers on two cores", f"{SPEEDUP_ASKED}x", f"{gain:.2f}x", met, how])
     report.progress(f"{world.name}, {world.kind}: {cost:.1%}, {gain:.2f}x")
 

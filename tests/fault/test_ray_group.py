@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from livegnn.distributed import TorchExchange, call_lines, run_threads, run_workers
+from livegnn.distributed import TorchExchange, call_lines, ray_group, run_threads, run_workers
 from livegnn.distributed.parcel_links import ParcelSocket
 from livegnn.distributed.ray_group import RayGroup
 from livegnn.errors import UsageError, ValueInvalid, WorkerUnavailable
@@ -192,6 +192,42 @@ def test_an_answer_that_cannot_be_pickled_is_shown_and_costs_no_worker(group, as
     with pytest.raises(WorkerUnavailable, match=r"(?i)pickle"):
         ask(workers.unpicklable)
     group.form()
+    assert group.pids == pids
+
+
+def test_a_worker_that_cannot_be_reached_is_replaced(group, monkeypatch):
+    group.form()
+    starts, place = list(group.starts), call_lines.CallPlace("here", 1, b"")
+
+    def refuse(places, timeout_s):
+        raise call_lines.LineRefused(1, place, OSError("no route"))
+
+    group._joined = False
+    with monkeypatch.context() as patched:
+        patched.setattr(ray_group, "CallLines", refuse)
+        with pytest.raises(
+            WorkerUnavailable, match=r"worker 1, which cannot be reached at here:1"
+        ) as caught:
+            group.form()
+    assert caught.value is group.lost
+    assert group.call_soon(workers.with_exchange, workers.talk, "hello")[0][0] == "hello"
+    assert group.starts == [starts[0], starts[1] + 1]
+
+
+def test_an_error_of_a_task_is_no_death(ray_cluster, group):
+    """Ray gives an error of a task the class of its cause, too."""
+
+    class TaskError(ray_cluster.exceptions.RayError, OSError):
+        pass
+
+    class Asked:
+        def take(self, rank):
+            raise TaskError("no disk")
+
+    group.form()
+    pids = list(group.pids)
+    assert group._received(Asked(), 0).text == "no disk"
+    assert group.call(workers.with_exchange, workers.talk, "hello")[0][0] == "hello"
     assert group.pids == pids
 
 

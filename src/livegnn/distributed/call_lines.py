@@ -88,7 +88,11 @@ class CallServer:
             return pickle.dumps(self._failure(error), _PROTOCOL)
 
 
-class LineRefused(ConnectionError):
+class WorkerGone(Exception):
+    """A worker whose connection has ended."""
+
+
+class LineRefused(Exception):
     """A worker that cannot be reached."""
 
     def __init__(self, rank: int, place: CallPlace, cause: OSError) -> None:
@@ -147,11 +151,11 @@ class AskedOverLines:
         return sorted(self._answers)
 
     def take(self, rank: int) -> Any:
-        """The answer. Raises: OSError where the worker has gone."""
+        """The answer. Raises: WorkerGone."""
         self.left.discard(rank)
         answer = self._answers.pop(rank)
         if isinstance(answer, OSError):
-            raise answer
+            raise WorkerGone from answer
         return pickle.loads(answer)
 
     def drop(self, rank: int) -> None:

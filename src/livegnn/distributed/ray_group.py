@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from livegnn.distributed.call_lines import AskedOverLines, CallLines, CallPlace, LineRefused
+from livegnn.distributed.call_lines import AskedOverLines, CallLines, CallPlace, LineRefused, WorkerGone
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
 from livegnn.distributed.ray_session import connect
@@ -322,7 +322,7 @@ class RayGroup:
     def _received(self, asked: _AskedOverRay | AskedOverLines, rank: int) -> Any:
         try:
             return asked.take(rank)
-        except (self._ray.exceptions.RayActorError, OSError):
+        except (self._ray.exceptions.RayActorError, WorkerGone):
             self._end(rank)
             return WorkerFailure(DIED, time.time(), rank, "has died")
         except self._ray.exceptions.RayError as error:
