@@ -11,8 +11,9 @@ its in-degree too, at every layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +26,23 @@ FLOAT_BYTES = 4
 
 @dataclass
 class SentRows:
-    """Rows by layer, over all pairs of workers."""
+    """Rows by layer, over all pairs of workers; and messages. Where RC pulls, it asks and is answered: two messages."""
 
     rc: list[int]
     ripple: list[int]
+    rc_messages: list[int]
+    ripple_messages: list[int]
     pulled_edges: list[int]  # in-edges of affected vertices by layer: what RC reads, remote or not
+
+    @classmethod
+    def none(cls, layers: int = 2) -> Self:
+        """Nothing was sent."""
+        return cls(*([0] * layers for _ in fields(cls)))
 
     def add(self, other: SentRows) -> None:
         """Sums of both."""
-        for mine, theirs in (
-            (self.rc, other.rc),
-            (self.ripple, other.ripple),
-            (self.pulled_edges, other.pulled_edges),
-        ):
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
             for layer, count in enumerate(theirs):
                 mine[layer] += count
 
@@ -81,23 +86,25 @@ def count_rows(world: ClusterWorld, table: EdgeTable, batch: Batch, owners: Owne
     rescaled = np.zeros(table.vertices, bool)
     if world.kind == "gcn":
         rescaled[dst[touched]] = True
-    found = SentRows([], [], [])
+    found = SentRows.none(0)
     for _ in world.widths[1:]:
         carries = carries_ever & (changed | rescaled)[src]
         carries[touched] = True
         affected = changed.copy()
         affected[dst[carries]] = True
         found.ripple.append(_distinct(owners[src], dst, carries & crosses))
+        found.ripple_messages.append(_distinct(owners[src], owners[dst], carries & crosses))
         pulled = table.live & affected[dst]
         found.pulled_edges.append(int(pulled.sum()))
         found.rc.append(_distinct(owners[dst], src, pulled & crosses))
+        found.rc_messages.append(2 * _distinct(owners[dst], owners[src], pulled & crosses))
         changed = affected
     return found
 
 
-def _distinct(workers: Owners, vertices: npt.NDArray[np.int32], chosen: npt.NDArray[np.bool_]) -> int:
-    """How many pairs of a worker and a vertex the chosen edges have."""
-    return len(np.unique(workers[chosen].astype(np.int64) << 32 | vertices[chosen]))
+def _distinct(workers: Owners, others: npt.NDArray[np.integer], chosen: npt.NDArray[np.bool_]) -> int:
+    """How many pairs of a worker and a vertex, or of two workers, the chosen edges have."""
+    return len(np.unique(workers[chosen].astype(np.int64) << 32 | others[chosen]))
 
 
 def row_bytes(rows: list[int], widths: list[int], *, narrower: bool = False) -> int:

@@ -98,7 +98,7 @@ def per_update(world: ClusterWorld, count: int, parts: int, report: Report) -> P
     """Batches of one: in a graph of Papers' size, a thousand updates meet as seldom as one or two do here."""
     work, owners = world.work(), world.owners(parts)
     cluster, table = Together(world, parts), EdgeTable(work)
-    before, edges, rows = cluster.counts()["bytes"], 0, SentRows([0, 0], [0, 0], [0, 0])
+    before, edges, rows = cluster.counts()["bytes"], 0, SentRows.none()
     for batch in work.stream.batches(0, 1, count):
         edges += cluster.apply(columns_of(batch))[1]
         rows.add(count_rows(world, table, batch, owners))

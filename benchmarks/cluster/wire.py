@@ -1,8 +1,9 @@
 """How many rows and bytes cross between 16 parts, against layer-wise recompute and RIPPLE's scheme on the same parts?
 
 Ours are measured: what every part handed to its transport for the batches, set-up left out. The baselines are counted
-(baselines.py), their ids and headers not. Batches go to every part whole, so that the rows of the first layer never
-cross: each part has the features of the vertices that its edges end at. What the batches take is therefore shown, too.
+(baselines.py), their ids and headers not. RIPPLE's scheme adds sums up, so it has no attention and no extremes. Batches
+go to every part whole, so that the rows of the first layer never cross: each part has the features of the vertices that
+its edges end at. What the batches take is therefore shown, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from benchmarks.options import Options
 from benchmarks.report import Report, rate, size
 from livegnn.serve.update_frames import encode_updates
 
-KINDS = ("gcn", "sage")
+KINDS = {
+    "arxiv-like": ("gcn", "sage", "gat", "sage-max"),
+    "products-shaped-150k": ("gcn", "sage"),
+    "tiny": ("gcn", "gat"),
+}
+SUMS = ("gcn", "sage")  # kinds that RIPPLE's scheme is for
 PARTS = 16
 SHAPES_OF_RUNS = {
     "arxiv-like": {1: (0, 60), 100: (0, 10), 1000: (0, 4)},
@@ -46,6 +52,10 @@ COUNTED = (
     "RIPPLE bytes",
     "RIPPLE bytes, narrower",
     "a batch itself",
+    "rounds",
+    "messages",
+    "RC messages",
+    "RIPPLE messages",
 )
 JUDGED = (
     "workload",
@@ -73,7 +83,7 @@ class Sent:
 
     batches: int
     ours: dict[str, int]
-    baselines: SentRows = field(default_factory=lambda: SentRows([0, 0], [0, 0], [0, 0]))
+    baselines: SentRows = field(default_factory=SentRows.none)
     batch_bytes: int = 0
 
     @property
@@ -91,10 +101,10 @@ def run(options: Options, report: Report) -> None:
     judged = []
     for name in names:
         runs = consecutive(SHAPES_OF_RUNS[name])
-        for kind in KINDS:
+        for kind in KINDS[name]:
             world = ClusterWorld(name, kind, 8 if options.tiny else 256, 3 * (runs[-1].stop // 3 + 1))
             for each, sent in zip(runs, measured(world, parts, runs, report), strict=True):
-                report.row(counted_row(world, each.size, sent))
+                report.row(counted_row(world, each.size, sent, parts))
                 judged.append(judged_row(world, each.size, sent, parts))
             report.progress(f"{name}, {kind}: counted")
     report.heading("Against layer-wise recompute and RIPPLE")
@@ -104,7 +114,8 @@ def run(options: Options, report: Report) -> None:
     report.line(
         "\nRows of RIPPLE are those of all layers, and its bytes float32 rows of the layer's input width; `narrower`: "
         "of the narrower\nof input and output width. `with batches`: every part reads every batch whole, and a worker "
-        "of the baselines its share,\none copy in all."
+        "of the baselines its share,\none copy in all. RC asks and is answered in each layer, RIPPLE sends in each; "
+        "their votes are not counted, ours are."
     )
 
 
@@ -131,23 +142,30 @@ def measured(world: ClusterWorld, parts: int, runs: list[Run], report: Report) -
     return found
 
 
-def counted_row(world: ClusterWorld, batch: int, sent: Sent) -> list[object]:
+def counted_row(world: ClusterWorld, batch: int, sent: Sent, parts: int) -> list[object]:
     """Means per batch."""
     count, ours, others, widths = sent.batches, sent.ours, sent.baselines, world.widths
 
     def mean(total: float) -> str:
         return rate(total / count)
 
+    ripple = [
+        " + ".join(mean(rows) for rows in others.ripple),
+        size(row_bytes(others.ripple, widths) / count),
+        size(row_bytes(others.ripple, widths, narrower=True) / count),
+    ]
     return [
         *(world.name, world.kind, batch, count),
         *(mean(ours[name]) for name in ("source_rows", "sum_rows", "factors", "introductions")),
         size(ours["bytes"] / count),
         mean(sum(others.rc)),
         size(row_bytes(others.rc, widths) / count),
-        " + ".join(mean(rows) for rows in others.ripple),
-        size(row_bytes(others.ripple, widths) / count),
-        size(row_bytes(others.ripple, widths, narrower=True) / count),
+        *(ripple if world.kind in SUMS else ["-"] * len(ripple)),
         size(sent.batch_bytes / count),
+        mean(ours["rounds"]),
+        mean(ours["rounds"] * parts * (parts - 1)),
+        mean(sum(others.rc_messages)),
+        mean(sum(others.ripple_messages)) if world.kind in SUMS else "-",
     ]
 
 
@@ -159,13 +177,16 @@ def judged_row(world: ClusterWorld, batch: int, sent: Sent, parts: int) -> list[
     rows, with_batches = sent.rows / sum(others.ripple), ours + parts * sent.batch_bytes
     cells: list[object] = [world.name, world.kind, batch, f"{rate(rc / ours)}x"]
     cells += judged_cells(RC_ASKED.get(batch), rc / ours, at_least=True)
+    rc_with_batches = f"{rate((rc + sent.batch_bytes) / with_batches)}x"
+    if world.kind not in SUMS:
+        return [*cells, *["-"] * 8, rc_with_batches, "-"]
     cells += [f"{rows:.3f}", *judged_cells(ROWS_ASKED.get(world.name), rows)]
     cells += [f"{ours / ripple:.3f}", *judged_cells(BYTES_ASKED.get(world.name), ours / ripple)]
     return [
         *cells,
         f"{ours / narrower:.3f}",
         f"{sent.rows / max(1, others.ripple[-1]):.3f}",
-        f"{rate((rc + sent.batch_bytes) / with_batches)}x",
+        rc_with_batches,
         f"{with_batches / (ripple + sent.batch_bytes):.3f}",
     ]
 

@@ -43,22 +43,26 @@ def small_work(ops: list[tuple[int, int, int]]) -> Workload:
 
 
 @pytest.mark.parametrize(
-    ("kind", "op", "ripple", "rc"),
+    ("kind", "op", "ripple", "rc", "asked"),
     [
         # parts: {0, 3, 4} and {1, 2}. Layer 1 changes 0 and 1, layer 2 also 2: by 0 -> 1, and 1 -> 2 inside of a part
-        ("sage", (FEATURES, 0, 0), [1, 1], [1, 2]),
+        ("sage", (FEATURES, 0, 0), [1, 1], [1, 2], [2, 2]),
         # 4 -> 2 goes: 2 changes at layer 1 and sends to 3 at layer 2; 2 has no remote in-neighbour any more
-        ("sage", (REMOVE, 4, 2), [1, 2], [0, 1]),
+        ("sage", (REMOVE, 4, 2), [1, 2], [0, 1], [0, 2]),
         # with GCN the message of 2 changes with its in-degree, so 3 is affected at layer 1 already, and pulls 2
-        ("gcn", (REMOVE, 4, 2), [2, 2], [1, 1]),
-        ("sage", (ADD, 0, 2), [1, 2], [2, 3]),
+        ("gcn", (REMOVE, 4, 2), [2, 2], [1, 1], [2, 2]),
+        # 2 pulls 0 and 4 by one message and its answer; at layer 2, 3 pulls 2 the other way
+        ("sage", (ADD, 0, 2), [1, 2], [2, 3], [2, 4]),
     ],
 )
-def test_baselines_are_counted_by_hand(kind: str, op: tuple[int, int, int], ripple: list[int], rc: list[int]) -> None:
+def test_baselines_are_counted_by_hand(
+    kind: str, op: tuple[int, int, int], ripple: list[int], rc: list[int], asked: list[int]
+) -> None:
     work = small_work([op])
     world = ClusterWorld("tiny", kind, 4, 1)
     found = count_rows(world, EdgeTable(work), work.stream.batch(0, 1), np.array([0, 1, 1, 0, 0], np.uint16))
     assert (found.ripple, found.rc) == (ripple, rc)
+    assert (found.ripple_messages, found.rc_messages) == (ripple, asked)  # here no message of RIPPLE has two rows
 
 
 def test_bytes_of_rows() -> None:
