@@ -26,7 +26,7 @@ def made_while_asked(monkeypatch, first, workers, then=lambda: None):
 
 def test_that_a_name_is_free_when_the_workers_that_served_are_gone(ray_cluster, name):
     """Driver and serving workers are lost (one host), while others are on their way elsewhere."""
-    group = RayGroup("test", 1, name=name)
+    group = RayGroup("test", 1, backend=None, name=name)
     group.form()
     on_their_way = group.another(1, 1)
     on_their_way.form()
@@ -34,7 +34,7 @@ def test_that_a_name_is_free_when_the_workers_that_served_are_gone(ray_cluster, 
     wait_for_actors(name, 1)
     with pytest.raises(UsageError, match="got none that live"):
         RayGroup.attach("attach", name)
-    again = RayGroup("test", 1, name=name)  # what restore(detached=name) does
+    again = RayGroup("test", 1, backend=None, name=name)  # what restore(detached=name) does
     again.form()
     wait_for_actors(name, 1)
     again.close()
@@ -43,7 +43,7 @@ def test_that_a_name_is_free_when_the_workers_that_served_are_gone(ray_cluster, 
 @pytest.mark.soak
 def test_that_attach_ends_workers_that_the_driver_before_starts_meanwhile(ray_cluster, name, monkeypatch):
     """attach() asks workers for up to 10 s before it takes its number."""
-    first = RayGroup("test", 1, name=name)
+    first = RayGroup("test", 1, backend=None, name=name)
     first.form()
     made = made_while_asked(monkeypatch, first, 2)
     second = RayGroup.attach("attach", name)
@@ -59,7 +59,7 @@ def test_that_attach_ends_workers_that_the_driver_before_starts_meanwhile(ray_cl
 @pytest.mark.soak
 def test_that_workers_that_a_driver_left_are_not_taken_for_those_that_serve(ray_cluster, name, monkeypatch):
     """Then the second driver goes over to a crew of its own, and a third one attaches."""
-    first = RayGroup("test", 1, name=name)
+    first = RayGroup("test", 1, backend=None, name=name)
     first.form()
     with monkeypatch.context() as patched:
         made_while_asked(patched, first, 2)
@@ -77,7 +77,7 @@ def test_that_workers_that_a_driver_left_are_not_taken_for_those_that_serve(ray_
 
 def test_that_attach_finds_workers_that_took_over_while_it_asked(ray_cluster, name, monkeypatch):
     """They take over while attach() asks those before."""
-    first = RayGroup("test", 1, name=name)
+    first = RayGroup("test", 1, backend=None, name=name)
     first.form()
 
     def take_over():

@@ -18,9 +18,11 @@ import struct
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from livegnn.errors import InvariantBroken, WorkerUnavailable
+
+Place: TypeAlias = tuple[str, int]  # host and port
 
 _HEAD = struct.Struct("<q")
 _RANK = struct.Struct("<q")
@@ -147,27 +149,25 @@ class ParcelLinks:
         self._peers, self._timeout_s = {peer: ParcelSocket(each) for peer, each in sockets.items()}, timeout_s
 
     @classmethod
-    def meet(cls, rank: int, size: int, host: str, places: Any, token: bytes, timeout_s: float) -> ParcelLinks:
+    def meet(
+        cls, rank: int, listener: socket.socket, places: Sequence[Place], token: bytes, timeout_s: float
+    ) -> ParcelLinks:
         """Connects all workers of a group over TCP.
 
-        Args:    host: of this worker, as the others reach it.  places: a store of torch.distributed that all share, in
-                 which each says where it listens.  token: of the group, the same length for all; who does not know it
-                 is no worker.
+        Args:    listener: of this worker.  places: where the workers listen, in order of their numbers.  token: of the
+                 group, the same length for all; who does not know it is no worker.
         Raises:  WorkerUnavailable where not all come within timeout_s.
         """
-        until = time.monotonic() + timeout_s
+        until, size = time.monotonic() + timeout_s, len(places)
         sockets: dict[int, socket.socket] = {}
         try:
-            with listener_at(host, size) as listener:
-                places.set(f"parcels {rank}", f"{host} {listener.getsockname()[1]}")
-                for peer in range(rank):  # each calls those before it
-                    there, port = places.get(f"parcels {peer}").decode().split()
-                    sockets[peer] = socket.create_connection((there, int(port)), _left(until))
-                    sockets[peer].sendall(token + _RANK.pack(rank))
-                while len(sockets) < size - 1:
-                    listener.settimeout(_left(until))
-                    _admit(listener.accept()[0], token, range(rank + 1, size), sockets)
-        except (OSError, RuntimeError) as cause:  # of sockets, and of the store
+            for peer in range(rank):  # each calls those before it
+                sockets[peer] = socket.create_connection(places[peer], _left(until))
+                sockets[peer].sendall(token + _RANK.pack(rank))
+            while len(sockets) < size - 1:
+                listener.settimeout(_left(until))
+                _admit(listener.accept()[0], token, range(rank + 1, size), sockets)
+        except OSError as cause:
             for each in sockets.values():
                 each.close()
             raise WorkerUnavailable(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,3 +79,46 @@ class TorchExchange:
                 f"[exchange] expected all {self.size} workers, got one that has ended or is late (seen by worker "
                 f"{self.rank}); see its own error, or give a longer timeout_s"
             ) from cause
+
+
+def opened_store(host: str, size: int, timeout_s: float) -> Any:
+    """Where the workers of a group of this size meet."""
+    dist, timeout = need("torch.distributed", "distributed"), timedelta(seconds=timeout_s)
+    return dist.TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=timeout)
+
+
+def joined(
+    name: str, store: Any, place: tuple[str, int], rank: int, size: int, backend: str, timeout_s: float
+) -> tuple[TorchExchange, Any]:
+    """Makes the process a worker of the default group. name: of the group, which none has had.
+
+    Args:    store: which this worker has opened, or None: then it connects to that at `place`.
+    Returns: the worker's end, and the store, which is to be kept.
+    Raises:  WorkerUnavailable where not all come within timeout_s.
+    """
+    # Workers meet under a count of groups. Joining in vain raises it for good, and a new worker begins at 0.
+    need("torch.distributed.distributed_c10d", "distributed")._world.group_count = 0
+    dist, timeout = need("torch.distributed", "distributed"), timedelta(seconds=timeout_s)
+    device = "cpu"
+    if backend == "nccl":
+        device = "cuda:0"  # Ray shows each worker its own GPU
+        need("torch", "distributed").cuda.set_device(device)
+    try:
+        if store is None:
+            store = dist.TCPStore(*place, size, is_master=False, timeout=timeout)
+        named = dist.PrefixStore(name, store)
+        dist.init_process_group(backend, store=named, rank=rank, world_size=size, timeout=timeout)
+    except RuntimeError as cause:
+        raise WorkerUnavailable(
+            f"[join] expected {size} workers to meet at {place[0]}:{place[1]} within {timeout_s:g} s, got {cause} "
+            f"(seen by worker {rank}); see another's error, fix the cause, or give a longer timeout_s"
+        ) from cause
+    return TorchExchange(device), store
+
+
+def leave() -> None:
+    """Ends the default group, if there is one: others that wait for this worker fail."""
+    dist = need("torch.distributed", "distributed")
+    if dist.is_initialized():
+        with suppress(RuntimeError):  # of a group of which another worker has gone
+            dist.destroy_process_group()

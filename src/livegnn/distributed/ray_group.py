@@ -1,9 +1,10 @@
-"""RayGroup: workers that are Ray actors, joined by torch.distributed; started, watched and replaced.
+"""RayGroup: workers that are Ray actors and joined to each other; started, watched and replaced.
 
-Ray starts a process for each worker, on this machine or over a cluster, and says which has died. Worker 0 opens a
-TCPStore, whose address Ray hands to the others; all join one group of torch.distributed through it. After a failure the
-group is formed again under a new name: form() starts workers in place of those that are gone, and the others keep what
-they have.
+Ray starts a process for each worker, on this machine or over a cluster, and says which has died. Where workers train,
+worker 0 opens a TCPStore, whose address Ray hands to the others; all join one group of torch.distributed through it.
+Where they are a cluster's, each listens, and all connect to each other and the driver to them (parcel_links.py,
+call_lines.py). After a failure the group is formed again under a new name: form() starts workers in place of those that
+are gone, and the others keep what they have.
 
 A call ends when all have answered. When one fails, the others get a moment to fail too; those that do not answer then,
 and those that make no exchange for timeout_s, hang, and are killed.
@@ -33,6 +34,7 @@ from livegnn.optional import need
 _GRACE_S = 3.0  # for others to fail after the first has
 _START_S = 300.0  # in which a process must have started and loaded torch
 _POLL_S = 0.5
+_DIED, _LATE = "has died", "did not answer in time and was ended"
 _SMALL_BYTES = 1 << 15
 _ABOUT_S = 10.0  # in which a worker that lives answers from its other thread
 _WATCH, _ASIDE = "watch", "aside"  # threads of a worker next to that of its calls
@@ -46,7 +48,8 @@ class RayGroup:
     the group was formed.  pids: of the workers' processes.  lost: what the last failure raised, where workers died or
     hung; None where a call's own error was the cause.
 
-    Args:    where: for errors.  address: of a Ray cluster.  backend: "gloo", or "nccl" with a GPU for each worker.
+    Args:    where: for errors.  address: of a Ray cluster.  backend: of torch.distributed, "gloo", or "nccl" with a
+             GPU for each worker; None: workers hand each other parcels, take call_soon(), and load no torch.
              timeout_s: for which a worker waits for another.  threads: of torch in each.  keeps_kinds: whether call()
              raises livegnn's errors of a worker as they are.  loads: modules that workers load before they join, as
              long as that takes.  name: under which the workers outlive this process: attach() finds them. Without
@@ -60,7 +63,7 @@ class RayGroup:
         workers: int,
         *,
         address: str | None = None,
-        backend: str = "gloo",
+        backend: str | None = "gloo",
         timeout_s: float = 300.0,
         threads: int = 1,
         keeps_kinds: bool = True,
@@ -68,9 +71,8 @@ class RayGroup:
         name: str | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:
-        need("torch.distributed", "distributed")
         self._timeout_s = checked_group(where, workers, timeout_s)
-        if backend not in ("gloo", "nccl") or type(threads) is not int or threads < 1:
+        if backend not in ("gloo", "nccl", None) or type(threads) is not int or threads < 1:
             raise UsageError(
                 f'[{where}] expected backend="gloo" or "nccl" and at least one thread, got {backend!r} and '
                 f"{threads!r}; give such"
@@ -82,6 +84,8 @@ class RayGroup:
                 f"[{where}] expected a Ray cluster that this host is a node of, got a client's address, {address}; run "
                 '`ray start` here, and give "auto"'
             )
+        if backend is not None:
+            need("torch.distributed", "distributed")
         self._where, self._backend, self._threads, self._keeps_kinds = where, backend, threads, keeps_kinds
         self._ray: Any = None
         self._address, self._loads = address, tuple(loads)
@@ -90,7 +94,8 @@ class RayGroup:
         self._lines: CallLines | None = None  # since form()
         self._formed = ""  # the name of the group that was formed last
         self._name = None if name is None else RayName(where, name)
-        self.about = {**(about or {}), "workers": workers, "timeout_s": timeout_s, "threads": threads}
+        own = {"workers": workers, "timeout_s": timeout_s, "threads": threads, "backend": backend}
+        self.about = {**(about or {}), **own}
         self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
         self.lost: WorkerUnavailable | None = None
 
@@ -148,7 +153,8 @@ class RayGroup:
         answers = _about(ray, actors)
         found.refuse_none(list(answers))
         about = next(iter(answers.values()))[1]
-        options = {"address": address, "threads": about["threads"], "loads": loads, "name": name, "about": about}
+        same = {each: about[each] for each in ("threads", "backend")}
+        options = {**same, "address": address, "loads": loads, "name": name, "about": about}
         group = cls(where, about["workers"], timeout_s=timeout_s or about["timeout_s"], **options)
         group._name, group._ray = found, ray
         for each in sorted(actors, key=lambda each: (answers.get(each, (-1,))[0], each.order)):
@@ -186,13 +192,20 @@ class RayGroup:
         for rank in [rank for rank, actor in enumerate(self._actors) if actor is None]:
             self._start(rank)
         driver = 0 if self._name is None else self._name.number
-        self.pids = self._over_ray([actor.ready.remote(driver, self._loads) for actor in self._actors], _START_S)
+        loads = self._loads if self._backend is None else ("torch.distributed", *self._loads)
+        self.pids = self._over_ray([actor.ready.remote(driver, loads) for actor in self._actors], _START_S)
         self.formations += 1
-        host = ONE_HOST if len(self._ray.nodes()) == 1 else None
-        (place,) = self._over_ray([self._actors[0].open_store.remote(driver, host, self._timeout_s)], _START_S)
         self._formed = f"{self._round}-{self.formations}"
-        group = (driver, self._formed, place, self._backend, self._timeout_s)
-        self._connect(self._over_ray([actor.join.remote(*group) for actor in self._actors]))
+        host = ONE_HOST if len(self._ray.nodes()) == 1 else None
+        if self._backend is None:
+            places = self._over_ray([actor.listen.remote(driver, host) for actor in self._actors])
+            group = (driver, self._formed, places, self._timeout_s)
+            self._over_ray([actor.link.remote(*group) for actor in self._actors])
+            self._connect([each.calls for each in places])
+        else:
+            (place,) = self._over_ray([self._actors[0].open_store.remote(driver, host, self._timeout_s)], _START_S)
+            joining = (driver, self._formed, place, self._backend, self._timeout_s)
+            self._over_ray([actor.join.remote(*joining) for actor in self._actors])
         self._joined = True
 
     def call(self, fn: Callable[..., Any], *args: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
@@ -274,7 +287,8 @@ class RayGroup:
             named = self._name.options(rank)
         gpus = 1 if self._backend == "nccl" else 0
         options = made.options(num_cpus=0, num_gpus=gpus, max_restarts=0, scheduling_strategy="SPREAD", **named)
-        self._actors[rank] = options.remote(rank, self.size, self._threads, self.about)
+        threads = 0 if self._backend is None else self._threads
+        self._actors[rank] = options.remote(rank, self.size, threads, self.about)
         self.starts[rank] += 1
 
     def _end(self, rank: int) -> None:
@@ -305,9 +319,10 @@ class RayGroup:
                         failures.append(answer)
                         until = min(until, time.monotonic() + _GRACE_S)
                 left = set(asked.left) if not ready or failures else set()
-                for rank in left if time.monotonic() > until else watch.silent(left):
+                silent = dict.fromkeys(left, _LATE) if time.monotonic() > until else watch.silent(left)
+                for rank, what in silent.items():
                     self._end(rank)
-                    failures.append(WorkerFailure(DIED, time.time(), rank, "did not answer in time and was ended"))
+                    failures.append(WorkerFailure(DIED, time.time(), rank, what))
                     asked.drop(rank)
         except BaseException:  # an interrupt: what the workers are at is not known
             if self._name is None:
@@ -324,7 +339,7 @@ class RayGroup:
             return asked.take(rank)
         except (self._ray.exceptions.RayActorError, WorkerGone):
             self._end(rank)
-            return WorkerFailure(DIED, time.time(), rank, "has died")
+            return WorkerFailure(DIED, time.time(), rank, _DIED)
         except self._ray.exceptions.RayError as error:
             return WorkerFailure(OWN, time.time(), rank, str(error))
 
@@ -463,7 +478,7 @@ class GroupAside:
 
 
 class _Watch:
-    """Which workers have made no exchange for some seconds."""
+    """Which workers have died, or made no exchange for some seconds."""
 
     def __init__(self, ray: Any, actors: Sequence[Any], patience_s: float) -> None:
         self._ray, self._actors, self._patience_s = ray, actors, patience_s
@@ -471,11 +486,11 @@ class _Watch:
         self._asked: dict[int, Any] = {}
         self._since: dict[int, float] = {}
 
-    def silent(self, ranks: Collection[int]) -> list[int]:
-        """Those of these workers; to be asked again and again."""
-        now = time.monotonic()
+    def silent(self, ranks: Collection[int]) -> dict[int, str]:
+        """Those of these workers, and what has become of each; to be asked again and again."""
+        now, died = time.monotonic(), set()
         if not ranks:
-            return []
+            return {}
         for rank in ranks:
             self._since.setdefault(rank, now)
             if rank not in self._asked:
@@ -485,12 +500,13 @@ class _Watch:
             try:
                 if (beat := self._ray.get(self._asked[rank])) != self._beats.get(rank):
                     self._beats[rank], self._since[rank] = beat, now
-            except self._ray.exceptions.RayActorError:  # it has died
-                self._since[rank] = -math.inf
+            except self._ray.exceptions.RayActorError:
+                died.add(rank)
             except self._ray.exceptions.RayError:
                 pass
             del self._asked[rank]
-        return [rank for rank in ranks if now - self._since[rank] > self._patience_s]
+        late = {rank: _LATE for rank in ranks if now - self._since[rank] > self._patience_s}
+        return late | dict.fromkeys(died & set(ranks), _DIED)
 
 
 def run_workers(

@@ -1,5 +1,7 @@
-"""RayWorker: the inside of one Ray actor: a process that joins the others by torch.distributed and does what it is
-given.
+"""RayWorker: the inside of one Ray actor: a process that joins the others and does what it is given.
+
+Workers that train join by torch.distributed. Those of a cluster hand each other parcels alone: they connect sockets,
+and load no torch, which would take seconds and 200 MB.
 
 What a call raises is an answer like any other (WorkerFailure), so that the first cause is known. A worker whose call
 has failed leaves the group at once: its connections close, and the others fail instead of waiting for it.
@@ -15,16 +17,17 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from livegnn.distributed.call_lines import CallPlace, CallServer
-from livegnn.distributed.parcel_links import ParcelLinks
-from livegnn.distributed.processes import TorchExchange
+from livegnn.distributed.parcel_links import ParcelLinks, Place, listener_at
+from livegnn.distributed.processes import TorchExchange, joined, leave, opened_store
 from livegnn.distributed.ray_names import replaced
 from livegnn.errors import Facts, LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
+
+if TYPE_CHECKING:
+    import socket
 
 ONE_HOST = "127.0.0.1"  # where workers meet that are all on one host
 OWN, DIED, OF_ANOTHER = range(3)  # causes of failures: the least of several is the first
@@ -40,12 +43,20 @@ class WorkerFailure(NamedTuple):
     error: tuple[str, str, Facts] | None = None
 
 
+class WorkerPlace(NamedTuple):
+    """Where a worker is reached: by the other workers, and by the driver. node: its host, to Ray."""
+
+    parcels: Place
+    calls: CallPlace
+    node: str
+
+
 class RayWorker:
-    """One worker of a group. kept: what calls leave for later ones.  near: other workers on its host, since join().
+    """One worker of a group. kept: what calls leave for later ones.  near: other workers on its host, since link().
 
     A call names the driver that makes it by a number (ray_names.py). One of a driver before the newest is refused.
 
-    Args:    threads: of torch.  about: what a later driver asks for first.
+    Args:    threads: of torch; 0 where it is not used.  about: what a later driver asks for first.
     """
 
     def __init__(self, rank: int, size: int, threads: int, about: dict[str, Any] | None = None) -> None:
@@ -56,6 +67,7 @@ class RayWorker:
         self._group = ""  # that it is in
         self._exchange: TorchExchange | None = None
         self._links: ParcelLinks | None = None
+        self._listener: socket.socket | None = None  # between listen() and link()
         self._store: Any = None
         self.near: list[int] = []
 
@@ -67,19 +79,19 @@ class RayWorker:
 
     @property
     def links(self) -> ParcelLinks:
-        """To the others, since join()."""
+        """To the others, since link()."""
         assert self._links is not None
         return self._links
 
     def ready(self, driver: int, loads: Sequence[str]) -> int | WorkerFailure:
-        """The process's number, once it has loaded torch and these modules, and left the group of before: others that
-        wait for it there fail. From now on calls of drivers before this one are refused.
+        """The process's number, once it has loaded these modules and left the group of before: others that wait for it
+        there fail. From now on calls of drivers before this one are refused.
         """
         with self._one:
             if driver < self._driver:
                 return self._refused()
             self._driver = driver
-            _load(("torch.distributed", *loads))
+            _load(loads)
             self._leave()
             return os.getpid()
 
@@ -87,22 +99,36 @@ class RayWorker:
         """Of worker 0: where the others meet it."""
         if driver < self._driver:
             return self._refused()
-        dist = need("torch.distributed", "distributed")
-        place = host or need("ray", "distributed").util.get_node_ip_address()
-        self._store = dist.TCPStore(
-            place, 0, self.size, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s)
-        )
-        return place, int(self._store.port)
+        self._store = opened_store(_own_host(host), self.size, timeout_s)
+        return str(self._store.host), int(self._store.port)
 
     def join(
         self, driver: int, name: str, place: tuple[str, int], backend: str, timeout_s: float
-    ) -> CallPlace | WorkerFailure:
-        """Joins the group of this name. Returns: where the worker takes calls, besides as an actor: those of work()."""
+    ) -> WorkerFailure | None:
+        """Joins the group of this name, of torch.distributed."""
         with self._one:
             if driver < self._driver:
                 return self._refused()
-            joined: CallPlace | WorkerFailure = self._answer(lambda: self._join(name, place, backend, timeout_s))
-            return joined
+            failure: WorkerFailure | None = self._answer(lambda: self._join(name, place, backend, timeout_s))
+            return failure
+
+    def listen(self, driver: int, host: str | None) -> WorkerPlace | WorkerFailure:
+        """Where the others reach this worker when they link(), and where it takes calls from then on, besides as an
+        actor: those of work().
+        """
+        with self._one:
+            if driver < self._driver:
+                return self._refused()
+            place: WorkerPlace | WorkerFailure = self._answer(lambda: self._listen(_own_host(host)))
+            return place
+
+    def link(self, driver: int, name: str, places: Sequence[WorkerPlace], timeout_s: float) -> WorkerFailure | None:
+        """Connects to the others, as the group of this name. places: of all workers."""
+        with self._one:
+            if driver < self._driver:
+                return self._refused()
+            failure: WorkerFailure | None = self._answer(lambda: self._link(name, places, timeout_s))
+            return failure
 
     def work(self, driver: int, task: tuple[Callable[..., Any], tuple[Any, ...]], mine: tuple[Any, ...] = ()) -> Any:
         """What fn(self, *mine, *args) returns, or a WorkerFailure."""
@@ -139,10 +165,9 @@ class RayWorker:
         return WorkerFailure(OWN, time.time(), self.rank, str(error), known)
 
     def _answer(self, call: Callable[[], Any]) -> Any:
-        import torch
-
         self._calls += 1
-        torch.set_num_threads(self._threads)  # of this thread
+        if self._threads:
+            need("torch", "distributed").set_num_threads(self._threads)  # of this thread
         try:
             return call()
         except Exception as error:
@@ -157,42 +182,42 @@ class RayWorker:
         known = (type(error).__name__, str(error), error.facts()) if isinstance(error, LiveGnnError) else None
         return WorkerFailure(cause, time.time(), self.rank, "".join(traceback.format_exception(error)), known)
 
-    def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> CallPlace:
-        import torch
+    def _join(self, name: str, place: tuple[str, int], backend: str, timeout_s: float) -> None:
+        if self.rank:
+            self._store = None
+        exchange, self._store = joined(name, self._store, place, self.rank, self.size, backend, timeout_s)
+        exchange.calls += 0 if self._exchange is None else self._exchange.calls
+        self._exchange, self._group = exchange, name
 
-        # Workers meet under a count of groups. Joining in vain raises it for good, and a new worker begins at 0.
-        need("torch.distributed.distributed_c10d", "distributed")._world.group_count = 0
-        dist, timeout = need("torch.distributed", "distributed"), timedelta(seconds=timeout_s)
-        device = "cpu"
-        if backend == "nccl":
-            device = "cuda:0"  # Ray shows each worker its own GPU
-            torch.cuda.set_device(device)
-        try:
-            if self.rank:
-                self._store = dist.TCPStore(*place, self.size, is_master=False, timeout=timeout)
-            store = dist.PrefixStore(name, self._store)
-            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size, timeout=timeout)
-        except RuntimeError as cause:
-            raise WorkerUnavailable(
-                f"[join] expected {self.size} workers to meet at {place[0]}:{place[1]} within "
-                f"{timeout_s:g} s, got {cause} (seen by worker {self.rank}); see another's error, fix "
-                "the cause, or give a longer timeout_s"
-            ) from cause
-        calls = 0 if self._exchange is None else self._exchange.calls
-        self._exchange = TorchExchange(device)
-        self._exchange.calls += calls
-        own = place[0] if place[0] == ONE_HOST else need("ray", "distributed").util.get_node_ip_address()
-        self._connect(store, own, name.encode(), timeout_s)
-        self._group = name
-        return self._listening(own)
-
-    def _listening(self, own: str) -> CallPlace:
+    def _listen(self, own: str) -> WorkerPlace:
         """own: this worker's host, as others reach it."""
+        self._stop_listening()
+        self._listener = listener_at(own, self.size)
         if self._server is None or self._server.place.host != own:
             if self._server is not None:
                 self._server.close()
             self._server = CallServer(own, lambda shared, mine: self._work_soon(shared, mine), self._failure)
-        return self._server.place
+        node = need("ray", "distributed").get_runtime_context().get_node_id()
+        return WorkerPlace((own, int(self._listener.getsockname()[1])), self._server.place, node)
+
+    def _link(self, name: str, places: Sequence[WorkerPlace], timeout_s: float) -> None:
+        listener, calls = self._listener, 0 if self._links is None else self._links.calls
+        if listener is None:
+            raise WorkerUnavailable(f"[link] expected worker {self.rank} to listen, got one that does not; form anew")
+        try:
+            given = ([each.parcels for each in places], name.encode(), timeout_s)
+            self._links = ParcelLinks.meet(self.rank, listener, *given)
+        finally:
+            self._stop_listening()
+        self._links.calls += calls
+        own = places[self.rank].node
+        self.near = [rank for rank, each in enumerate(places) if each.node == own and rank != self.rank]
+        self._group = name
+
+    def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
     def _work_soon(self, shared: tuple[str, int, Any], mine: tuple[Any, ...]) -> Any:
         """work() of a call (group, driver, task) that has not gone through Ray, which keeps calls in order. Where the
@@ -204,24 +229,18 @@ class RayWorker:
                 return WorkerFailure(OF_ANOTHER, time.time(), self.rank, "has left the group of this call")
             return self.work(driver, task, mine)
 
-    def _connect(self, store: Any, own: str, token: bytes, timeout_s: float) -> None:
-        """Connects the links, and finds who is near."""
-        ray, calls = need("ray", "distributed"), 0 if self._links is None else self._links.calls
-        self._links = ParcelLinks.meet(self.rank, self.size, own, store, token, timeout_s)
-        self._links.calls += calls
-        host = ray.get_runtime_context().get_node_id().encode()
-        hosts = self._links.swap([host] * self.size)
-        self.near = [rank for rank, each in enumerate(hosts) if each == host and rank != self.rank]
-
     def _leave(self) -> None:
-        import torch.distributed as dist
-
         self._group = ""
+        self._stop_listening()
         if self._links is not None:
             self._links.close()
-        if dist.is_initialized():
-            with suppress(RuntimeError):  # of a group of which another worker has gone
-                dist.destroy_process_group()
+        if self._exchange is not None:
+            leave()
+
+
+def _own_host(host: str | None) -> str:
+    """This worker's host, as others reach it. host: what all workers are given, where they are all on one."""
+    return host or str(need("ray", "distributed").util.get_node_ip_address())
 
 
 def _load(modules: Sequence[str]) -> None:

@@ -3,33 +3,15 @@
 import itertools
 import select
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from livegnn.distributed.parcel_links import ParcelLinks, ParcelSocket, wait_for
+from livegnn.distributed.parcel_links import ParcelLinks, ParcelSocket, listener_at, wait_for
 from livegnn.errors import WorkerUnavailable
 
 LENGTHS = (0, 1, 7, 8, 4096, 3_000_001)  # the last one is more than a socket takes at once
-
-
-class Places:
-    """A store as torch.distributed has one: get() waits until the key is there."""
-
-    def __init__(self, timeout_s=5.0):
-        self.values, self.changed, self.timeout_s = {}, threading.Condition(), timeout_s
-
-    def set(self, key, value):
-        with self.changed:
-            self.values[key] = value.encode()
-            self.changed.notify_all()
-
-    def get(self, key):
-        with self.changed:
-            if not self.changed.wait_for(lambda: key in self.values, self.timeout_s):
-                raise RuntimeError(f"no {key}")
-            return self.values[key]
 
 
 @pytest.fixture(autouse=True)
@@ -54,11 +36,20 @@ def mesh(size, timeout_s=5.0):
     return [ParcelLinks(rank, each, timeout_s) for rank, each in enumerate(sockets)]
 
 
-def met(size, places, token=b"t" * 8, timeout_s=5.0):
-    with ThreadPoolExecutor(size) as pool:
-        return list(
-            pool.map(lambda rank: ParcelLinks.meet(rank, size, "127.0.0.1", places, token, timeout_s), range(size))
-        )
+TOKEN = b"t" * 8
+
+
+@contextmanager
+def listening(size):
+    """Listeners of so many workers, and where they listen."""
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(listener_at("127.0.0.1", size)) for _ in range(size)]
+        yield listeners, [each.getsockname() for each in listeners]
+
+
+def met(size):
+    with listening(size) as (listeners, places), ThreadPoolExecutor(size) as pool:
+        return list(pool.map(lambda rank: ParcelLinks.meet(rank, listeners[rank], places, TOKEN, 5.0), range(size)))
 
 
 def together(links, work):
@@ -70,7 +61,7 @@ def parcel(turn, source, to):
     return (bytes([turn, source, to, 0]) * 750_001)[: LENGTHS[(turn + 2 * source + 3 * to) % len(LENGTHS)]]
 
 
-@pytest.mark.parametrize("make", [mesh, lambda size: met(size, Places())])
+@pytest.mark.parametrize("make", [mesh, met])
 def test_parcels_of_any_lengths_come_in_order(make):
     links = make(3)
 
@@ -148,19 +139,26 @@ def test_one_that_takes_nothing_is_late():
 @pytest.mark.parametrize("said", [b"", b"x", b"u" * 8 + bytes([1]) + bytes(7), b"t" * 8 + bytes([9]) + bytes(7)])
 def test_who_is_no_worker_is_let_go(said):
     """Nothing, too little, another group's token, no number of a worker: the workers meet all the same."""
-    places = Places()
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(ParcelLinks.meet, 0, 2, "127.0.0.1", places, b"t" * 8, 5.0)
-        host, port = places.get("parcels 0").decode().split()
-        with socket.create_connection((host, int(port))) as stranger:
+    with listening(2) as (listeners, places), ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ParcelLinks.meet, 0, listeners[0], places, TOKEN, 5.0)
+        with socket.create_connection(places[0]) as stranger:
             stranger.sendall(said)
             stranger.shutdown(socket.SHUT_WR)
-            second = pool.submit(ParcelLinks.meet, 1, 2, "127.0.0.1", places, b"t" * 8, 5.0)
+            second = pool.submit(ParcelLinks.meet, 1, listeners[1], places, TOKEN, 5.0)
             links = [first.result(), second.result()]
     assert together(links, lambda link: link.swap([b"a", b"b"])) == [[b"a", b"a"], [b"b", b"b"]]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_one_that_does_not_come_is_missed(rank):
-    with pytest.raises(WorkerUnavailable, match=r"^\[parcels\] expected 2 workers to connect within 0.2 s, got "):
-        ParcelLinks.meet(rank, 2, "127.0.0.1", Places(timeout_s=0.2), b"t", 0.2)
+def test_one_that_does_not_come_is_missed():
+    with (
+        listening(2) as (listeners, places),
+        pytest.raises(WorkerUnavailable, match=r"^\[parcels\] expected 2 workers to connect within 0.2 s, got "),
+    ):
+        ParcelLinks.meet(0, listeners[0], places, TOKEN, 0.2)
+
+
+def test_one_that_does_not_listen_any_more_is_missed():
+    with listening(2) as (listeners, places):
+        listeners[0].close()
+        with pytest.raises(WorkerUnavailable, match=r"to connect within 60 s, got .*refused"):
+            ParcelLinks.meet(1, listeners[1], places, TOKEN, 60.0)

@@ -3,12 +3,12 @@
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from functools import partial
 
 import numpy as np
-import torch
 
 from livegnn.distributed.exchange import swap_bytes
 from livegnn.errors import ValueInvalid
@@ -24,6 +24,8 @@ def talk(exchange, word):
     assert all((part == other).all() and part.shape[1] == 2 for other, part in enumerate(got))
     assert [part.shape for part in exchange.swap([np.zeros((0, 3), np.int64)] * size)] == [(0, 3)] * size
     gathered = [int(part[0]) for part in exchange.gather(np.array([rank], np.int64))]
+    import torch
+
     total = exchange.sum(torch.arange(3.0) + rank)
     return word, gathered, total.tolist(), torch.get_num_threads()
 
@@ -77,8 +79,33 @@ def break_in_one(exchange):
 
 
 def with_exchange(worker, fn, *args):
-    """fn(exchange, *args) in a worker of a group."""
+    """fn(exchange, *args) in a worker of a group that trains."""
     return fn(worker.exchange, *args)
+
+
+class OverLinks:
+    """What a worker whose group has links alone can do of an Exchange."""
+
+    def __init__(self, links):
+        self.rank, self.size, self._links = links.rank, links.size, links
+
+    def gather(self, part):
+        return [np.frombuffer(each, part.dtype) for each in self._links.swap([part.tobytes()] * self.size)]
+
+
+def over_links(worker, fn, *args):
+    """fn(exchange, *args) in a worker of a cluster."""
+    return fn(OverLinks(worker.links), *args)
+
+
+def greet(exchange, word):
+    """The numbers of all, as each says its own."""
+    return word, [int(each[0]) for each in exchange.gather(np.array([exchange.rank]))]
+
+
+def has_torch(worker):
+    """Whether the process has loaded it."""
+    return "torch" in sys.modules
 
 
 def keep(worker, own, word):

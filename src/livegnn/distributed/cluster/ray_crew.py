@@ -39,7 +39,7 @@ class RayCrew:
     ) -> None:
         about = {"engine_threads": threads}
         options: dict[str, Any] = {"address": address, "timeout_s": timeout_s, "name": name, "about": about}
-        self._begin(RayGroup("Cluster", size, **options, loads=_LOADS), threads)
+        self._begin(RayGroup("Cluster", size, backend=None, **options, loads=_LOADS), threads)
         self.reform()
 
     @classmethod
