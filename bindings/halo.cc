@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,7 +25,6 @@ namespace {
 
 using namespace graph_arrays;
 
-using Counts = nb::ndarray<std::int64_t, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Sent = nb::typed<nb::list, nb::bytes>;
 using Sending = nb::typed<nb::callable, Sent(Sent)>;
 
@@ -52,6 +52,10 @@ DigestShare share_of(const Halo& halo) {
   return {halo.part() == 0, [&halo](VertexId v) { return halo.global_of(v); },
           [&halo](VertexId v) { return !halo.is_ghost(v); },
           [&halo](VertexId u, VertexId v) { return halo.counts_edge(u, v); }};
+}
+
+Out1<std::uint32_t> own_changed(const Halo& halo, const Changes& changes) {
+  return make_array(column_of<std::uint32_t>(halo.names_of(halo.own_slots(changes.vertices)), std::identity()));
 }
 
 std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer& batch, const GraphStore& store) {
@@ -124,19 +128,10 @@ void bind_names(nb::class_<Halo>& halo) {
            })
       .def("name_of", &Halo::name_of, "slot"_a)
       .def(
-          "count",
-          [](const Halo& h, Counts counts, Ids globals) {
-            for (std::size_t i = 0; i < globals.size(); ++i) {
-              const VertexId v = h.local_of(globals.data()[i]);
-              if (v != kNoVertex && static_cast<std::size_t>(v) < counts.size()) ++counts.data()[v];
-            }
-          },
-          array("counts"), array("slots"), "Adds one to the counts, by slot of the part, of each of these vertices.")
-      .def(
           "own",
           [](const Halo& h, Ids slots) {
             const std::vector<VertexId> vertices(slots.data(), slots.data() + slots.size());
-            return id_array(h.own(vertices));
+            return id_array(h.names_of(h.own_slots(vertices)));
           },
           "Global slots, ascending, of those of these slots that are this part's own.", array("slots"))
       .def(
@@ -160,9 +155,8 @@ void bind_names(nb::class_<Halo>& halo) {
 void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
   engine.def("remember", &remember, "halo"_a)
       .def("recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a);
-  m.def(
-      "own_changed", [](const Halo& h, const Changes& changes) { return id_array(h.own(changes.vertices)); }, "halo"_a,
-      "changes"_a, "Global slots, ascending, of this part's own vertices among those that a batch changed.");
+  m.def("own_changed", &own_changed, "halo"_a, "changes"_a,
+        "Global slots, ascending, of this part's own vertices among those that a batch changed.");
   m.def("parcels_of_start", &parcels_of_start, "engine"_a);  // not in the class, where bytes is a method
 }
 

@@ -27,6 +27,7 @@ inline void sort_unique(std::vector<VertexId>& vertices) {
 // The same of vertices below `slots`: by a bit for each slot, but where they are so few that sorting is cheaper.
 inline void sort_unique(std::vector<VertexId>& vertices, std::int64_t slots) {
   constexpr std::int64_t kBits = 64, kSlotsPerSorted = 1024;
+  if (std::adjacent_find(vertices.begin(), vertices.end(), std::greater_equal<>()) == vertices.end()) return;
   if (static_cast<std::int64_t>(vertices.size()) < slots / kSlotsPerSorted) return sort_unique(vertices);
   std::vector<std::uint64_t> marks(at(slots / kBits + 1), 0);
   for (const VertexId v : vertices) marks[at(v / kBits)] |= std::uint64_t{1} << (v % kBits);

@@ -10,6 +10,7 @@ import livegnn as lg
 from livegnn.distributed.cluster.crew import ThreadCrew
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder
 from livegnn.distributed.cluster.succession import _Following
+from livegnn.distributed.cluster.work import Work
 from livegnn.distributed.partition import VertexParts
 from tests.simulation.successors import cannot_lead, change_successors
 from tests.simulation.test_cluster_drivers import Pair
@@ -140,8 +141,9 @@ def test_that_edges_are_a_tenth_of_the_load(partition):
     (engine, cluster, crew, _), _ = pair(6, 2)
     for worker in crew.workers:
         own = worker.part.halo.locals(worker.part.slots())
-        worker._work = np.zeros(int(worker.part.store.slot_count), np.int64)
-        worker._work[own] = 500_000_000
+        counts = np.zeros(int(worker.part.store.slot_count), np.int64)
+        counts[own] = 500_000_000
+        worker._work = Work(worker.part.halo.locals, counts)
     topology = cluster._succession._topology(True)
     edges = int((topology.in_edges() + 1).sum())
     assert 0.05 < edges / (edges + int(topology.work.sum())) < 0.2

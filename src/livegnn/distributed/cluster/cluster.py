@@ -220,7 +220,7 @@ class Cluster(Outputs, Switching):
         """Calls the callbacks of on_change; takes a snapshot, which nothing of the batch depends on any more."""
         answers, self._answers = self._answers, None
         if answers is None:
-            answers = [PartChanges(np.flatnonzero(self.graph.host.store.live()), [], (0.0, 0.0, 0.0))]
+            answers = [PartChanges(np.flatnonzero(self.graph.host.store.live()).astype(np.uint32), [], (0.0, 0.0, 0.0))]
         changes = Changes(MergedChanges(answers), self.graph, version)
         try:
             self._callbacks.call(changes)

@@ -22,7 +22,7 @@ from livegnn.errors import DegreeNegative, LiveGnnError, RangeOverflow, UpdateEr
 from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
 from livegnn.graph.updates import Updates
-from livegnn.types import AnyArray, Int64Array
+from livegnn.types import AnyArray, BoolArray, Int64Array
 
 
 class Workers(Protocol):
@@ -154,8 +154,8 @@ class Directory:
 
     def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
         """For the graph's host: takes the vertices of a batch; the workers take all of it."""
-        columns, places = buffer.to_arrays(), buffer.given_places()
-        kept = np.isin(columns["kind"], _OF_VERTICES)
+        columns = buffer.to_arrays()
+        kept = _moves_vertices(columns)
         last = _LastRecorder(self, columns)
         host = self.graph.host
         host.add_recorder(last)  # after those that write
@@ -169,7 +169,7 @@ class Directory:
             if last.failed is not error or isinstance(error, VertexUnknown):  # vertices are looked at first
                 first = self._first_refused(columns, first)
             first = self._of_one_engine(first, columns)
-            raise first.reworded(update=int(places[first.update])) from error
+            raise first.reworded(update=int(buffer.given_places()[first.update])) from error
         except BaseException:
             self.workers.take_back_held()  # an interrupt may have come before the recorders knew of it
             raise
@@ -250,6 +250,8 @@ def placed(columns: BatchColumns, newcomers: Newcomers, slot_count: int) -> tupl
 
     What names no slot is for the workers to refuse.
     """
+    if not _moves_vertices(columns).any():
+        return newcomers.nothing(), NewOwners(slot_count, np.zeros(0, np.uint16))
     added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
     count = max(int(added.max(initial=-1)) + 1, slot_count)
     kept = sound(columns, slot_count)
@@ -274,8 +276,17 @@ def _without_edges(graph: Graph) -> Graph:
     return Graph.from_arrays(whole)
 
 
+def _moves_vertices(columns: BatchColumns) -> BoolArray:
+    """Which updates of a batch add or remove a vertex."""
+    kinds: AnyArray = columns["kind"]
+    found: BoolArray = (kinds == _Kind.AddVertex.value) | (kinds == _Kind.RemoveVertex.value)
+    return found
+
+
 def _vertices_of(columns: BatchColumns, kept: AnyArray) -> _native.UpdateBuffer:
     """The vertices that a batch adds and removes, without their features."""
+    if not kept.any():
+        return _native.UpdateBuffer()
     mine = {name: column[kept] for name, column in columns.items() if name != "rows"}
     mine["row_width"] = np.minimum(mine["row_width"], 0)
     mine["row_width"][mine["kind"] == _Kind.AddVertex.value] = 0

@@ -30,11 +30,12 @@ _OF_VERTICES = (_native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVer
 
 
 class PartChanges(NamedTuple):
-    """What a batch made of the part's own vertices. slots: of the whole graph, (k,) int64 ascending. stages, seconds:
-    as livegnn.inference.changes has them.  moves: None where the engine was not asked for them, or they are too many.
+    """What a batch made of the part's own vertices. slots: of the whole graph, (k,) uint32 ascending, as they are most
+    of an answer.  stages, seconds: as livegnn.inference.changes has them.  moves: None where the engine was not asked
+    for them, or they are too many.
     """
 
-    slots: Int64Array
+    slots: npt.NDArray[np.uint32]
     stages: list[dict[str, Any]]
     seconds: tuple[float, float, float]
     moves: Moves | None = None
@@ -153,7 +154,7 @@ class PartEngine:
         self.halo.roll_back()
 
     def _changes(self, changes: Any) -> PartChanges:
-        slots: Int64Array = _native.own_changed(self.halo, changes)
+        slots: npt.NDArray[np.uint32] = _native.own_changed(self.halo, changes)
         moves = changes.take_moves()
         if moves is not None:
             moves = own_moves(moves, self.halo.own_names(moves[0]))
@@ -266,7 +267,8 @@ class PartEngine:
                 raise self._renamed(error, batch, places) from error
             raise
         self._names_before = names
-        return view, PartChanges(self._own_globals(self.native.staged_vertices()), [], (0.0, 0.0, 0.0))
+        staged = self._own_globals(self.native.staged_vertices()).astype(np.uint32)
+        return view, PartChanges(staged, [], (0.0, 0.0, 0.0))
 
     def close_what_if(self, view: Any) -> None:
         """Puts every row back, bit for bit. No round."""

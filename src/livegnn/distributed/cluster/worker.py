@@ -27,14 +27,12 @@ from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.shuffle import NewCut, shuffle
 from livegnn.distributed.cluster.snapshot_files import StoredPart
+from livegnn.distributed.cluster.work import Work
 from livegnn.distributed.partition import PartitionReport
 from livegnn.errors import InvariantBroken, UpdateError, UsageError, WorkerUnavailable
 from livegnn.inference.best import BestSlots, Comparison
 from livegnn.inference.engine import coarsened
 from livegnn.types import AnyArray, Float32Array, Int64Array
-
-_NARROW = 1 << 32  # slots that have numbers of 4 bytes
-_ADD_VERTEX = _native.UpdateKind.AddVertex.value
 
 
 class _Copied(NamedTuple):
@@ -83,7 +81,6 @@ class PartWorker:
         self._holding: Holding | None = None
         self._view: Any = None
         self._next: Any = None  # the native engine that takes over in a swap
-        self._work = np.zeros(0, np.int64)  # by slot of the part: in how many batches an own vertex has changed
         self._share: tuple[int, list[Share]] | None = None  # what was read, until start_shuffled()
 
     @property
@@ -119,7 +116,7 @@ class PartWorker:
         self._part = PartEngine(arrays, recipe.program(), _weakly(self._send), **given)
         self._part.native.keep_moves(self._moves_max)
         self.version = version
-        self._work = np.zeros(0, np.int64)
+        self._work = Work(self._part.halo.locals)
         self._view = self._next = None
         self._done.clear()
         self._snapshots.clear()
@@ -160,7 +157,7 @@ class PartWorker:
         self._moves_max = moves_max
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
-        self._work = np.array(snapshot.arrays["work"])
+        self._work = Work(self.part.halo.locals, snapshot.arrays["work"])
         self._keep(snapshot.version, snapshot.parcels, driver)
 
     def repeat_start(self, version: int) -> None:
@@ -207,7 +204,7 @@ class PartWorker:
     def _capture(self, version: int, driver: bytes | None, native: Any) -> Callable[[], PartSnapshot]:
         part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
-        formed, work = part.capture(), self._work.copy()
+        formed, work = part.capture(), self._work.counts().copy()
         memory, scales = native.remember(part.halo), native.scale_exponents()
         self._keep(version, parcels, driver)  # the cluster holds the rest
         return lambda: PartSnapshot(version, formed().to_arrays() | {"work": work}, memory, scales, parcels)
@@ -281,9 +278,7 @@ class PartWorker:
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
-        self._count(given.columns, changes.slots)
-        if len(changes.slots) and changes.slots[-1] < _NARROW:  # ascending
-            changes = changes._replace(slots=changes.slots.astype(np.uint32))  # they are most of the answer
+        self._work.add(given.columns, changes.slots)
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
@@ -291,18 +286,6 @@ class PartWorker:
             before = self._done[version - 1]
             self._done[version - 1] = before._replace(changes=before.changes._replace(moves=None))
         return changes
-
-    def _count(self, batch: BatchColumns, changed: Int64Array) -> None:
-        """The work of a batch. A vertex that it adds has none of the one before in its slot."""
-        if len(self._work) < self.part.store.slot_count:
-            grown = np.zeros(max(self.part.store.slot_count, 2 * len(self._work)), np.int64)
-            grown[: len(self._work)] = self._work
-            self._work = grown
-        added = batch["kind"] == _ADD_VERTEX
-        if added.any():
-            places = self.part.halo.locals(batch["u"][added])
-            self._work[places[places >= 0]] = 0
-        self.part.halo.count(self._work, changed)
 
     def repeat(self, version: int) -> PartChanges:
         """This worker's rounds of a batch that it has applied, while others apply it."""
@@ -420,10 +403,7 @@ class PartWorker:
     def work(self) -> tuple[Int64Array, Int64Array]:
         """Own vertices that have changed since this part was made, and in how many batches each has."""
         own = self.part.slots()
-        counts = np.zeros(len(own), np.int64)
-        places = self.part.halo.locals(own)
-        known = places < len(self._work)
-        counts[known] = self._work[places[known]]
+        counts = self._work.of(own)
         return own[counts > 0], counts[counts > 0]
 
     def partition_report(self, type_names: tuple[str, ...]) -> PartitionReport:
@@ -445,7 +425,7 @@ class PartWorker:
         live = int(np.count_nonzero(part.store.live()))
         counts: dict[str, Any] = dict(part.halo.counts())
         counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count)}
-        counts |= {"version": self.version, "process": os.getpid(), "work": int(self._work.sum())}
+        counts |= {"version": self.version, "process": os.getpid(), "work": int(self._work.counts().sum())}
         return counts
 
     def sizes(self) -> dict[str, int]:

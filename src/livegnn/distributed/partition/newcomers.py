@@ -143,6 +143,10 @@ class Newcomers:
         placement = Placement(first, chosen, np.zeros(self.parts.parts, np.int64))
         return placement._replace(change=self._count(added, placement) - self._count(removed, placement))
 
+    def nothing(self) -> Placement:
+        """What choose() gives for a batch that adds and removes none."""
+        return Placement(self.parts.slot_count, np.zeros(0, np.uint16), np.zeros(self.parts.parts, np.int64))
+
     def lookup(self, slots: Int64Array, placement: Placement) -> Uint16Array:
         """The part of each slot as it will be once the placement is accepted, (k,) uint16."""
         parts = self.parts.lookup(slots)

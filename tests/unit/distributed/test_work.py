@@ -1,0 +1,57 @@
+"""Work: batches that are counted many at a time are counted as if one by one."""
+
+import numpy as np
+import pytest
+
+from livegnn import _native
+from livegnn.distributed.cluster import work
+from livegnn.distributed.cluster.work import Work
+
+ADD, REMOVE = _native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVertex.value
+SLOTS = 40  # of the whole graph
+
+
+class Part:
+    """Which slot of a part each vertex has; freed ones are taken again, the last one first."""
+
+    def __init__(self, slots):
+        self.at, self.free, self.count = dict(zip(slots, range(len(slots)), strict=True)), [], len(slots)
+
+    def places(self, slots):
+        return np.array([self.at.get(slot, -1) for slot in slots.tolist()], np.int64)
+
+    def add(self, slot):
+        if not self.free:
+            self.free.append(self.count)
+            self.count += 1
+        self.at[slot] = self.free.pop()
+
+    def remove(self, slot):
+        self.free.append(self.at.pop(slot))
+
+
+@pytest.mark.parametrize("most", [0, 25, 1 << 20])
+@pytest.mark.parametrize("seed", range(8))
+def test_counts_are_those_of_one_batch_at_a_time(monkeypatch, most, seed):
+    monkeypatch.setattr(work, "_UNCOUNTED_MAX", most)
+    rng, part = np.random.default_rng(seed), Part(range(0, SLOTS, 2))
+    counted, expected = Work(part.places), dict.fromkeys(part.at, 0)
+    for turn in range(60):
+        updates = []
+        for slot in rng.choice(SLOTS, rng.integers(0, 4), replace=False).tolist():
+            updates.append((REMOVE if slot in part.at else ADD, slot))
+            (part.remove if slot in part.at else part.add)(slot)
+            expected.pop(slot, None)
+            if slot in part.at:
+                expected[slot] = 0
+        changed = rng.choice(sorted(part.at), len(part.at) // 3, replace=False) if part.at else []
+        for slot in changed:
+            expected[int(slot)] += 1
+        kinds, slots = (np.array([update[i] for update in updates], np.int64) for i in (0, 1))
+        counted.add({"kind": kinds, "u": slots}, np.sort(np.array(changed, np.uint32)))
+        if turn % 7 == 0:
+            live = np.array(sorted(part.at), np.int64)
+            assert counted.of(live).tolist() == [expected[slot] for slot in live.tolist()]
+    going_on = Work(part.places, counted.counts())
+    live = np.array(sorted(part.at), np.int64)
+    assert going_on.of(live).tolist() == [expected[slot] for slot in live.tolist()]
