@@ -3,16 +3,14 @@
 To call two Ray actors takes 1.6 ms, and twice that or more where they take or give more than 100 KB. A batch of a
 cluster may take 5 ms in all. So Ray starts the workers and watches them, and what a batch needs goes over these lines.
 
-A call is two pickles: what all workers are given alike, and what is one's own. Only who knows the server's token is
-listened to.
+A call is a message of two values: what all workers are given alike, and what is one's own. Only who knows the server's
+token is listened to.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
-import io
-import pickle
 import socket
 import threading
 import time
@@ -20,9 +18,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from livegnn.distributed.messages import pieces_of, values_of
 from livegnn.distributed.parcel_links import ParcelSocket, greeting, listener_at, wait_for
 
-_PROTOCOL = 5
 _RETRY_S = 0.1
 
 
@@ -75,17 +73,17 @@ class CallServer:
                     wait_for([line], [], None)
                 answer = self._answered(call)
                 del call
-                unsent = not line.send(answer)
+                unsent = not line.send(*answer)
                 while unsent:
                     wait_for([], [line], None)
                     unsent = not line.send()
 
-    def _answered(self, call: bytes) -> bytes:
-        given = io.BytesIO(call)
+    def _answered(self, call: bytes) -> list[bytes | memoryview]:
         try:
-            return pickle.dumps(self._answer(pickle.load(given), pickle.load(given)), _PROTOCOL)
+            shared, own = values_of(call)
+            return pieces_of(self._answer(shared, own))
         except Exception as error:
-            return pickle.dumps(self._failure(error), _PROTOCOL)
+            return pieces_of(self._failure(error))
 
 
 class WorkerGone(Exception):
@@ -120,8 +118,8 @@ class CallLines:
 
     def ask(self, shared: Any, own: Sequence[Any]) -> AskedOverLines:
         """Begins a call. own: by worker."""
-        pickled = [pickle.dumps(each, _PROTOCOL) for each in (shared, *own)]  # all, before any is sent
-        return AskedOverLines(self._lines, pickled[0], pickled[1:])
+        pieces = [pieces_of(each) for each in (shared, *own)]  # all, before any is sent
+        return AskedOverLines(self._lines, pieces[0], pieces[1:])
 
     def close(self) -> None:
         """Ends the connections. A second call does nothing."""
@@ -132,12 +130,12 @@ class CallLines:
 class AskedOverLines:
     """Answers to one call. left: workers whose answer has not been taken."""
 
-    def __init__(self, lines: Sequence[ParcelSocket], shared: bytes, own: Sequence[bytes]) -> None:
+    def __init__(self, lines: Sequence[ParcelSocket], shared: list[Any], own: Sequence[list[Any]]) -> None:
         self._lines, self.left = lines, set(range(len(lines)))
         self._answers: dict[int, Any] = {}
         self._unsent: set[int] = set()
         for rank, mine in zip(range(len(lines)), own, strict=True):
-            self._send(rank, shared, mine)
+            self._send(rank, *shared, *mine)
 
     def ready(self, timeout_s: float) -> list[int]:
         """Workers whose answer, or end, is known, once one is; none after timeout_s."""
@@ -156,7 +154,8 @@ class AskedOverLines:
         answer = self._answers.pop(rank)
         if isinstance(answer, OSError):
             raise WorkerGone from answer
-        return pickle.loads(answer)
+        (found,) = values_of(answer)
+        return found
 
     def drop(self, rank: int) -> None:
         """This worker's answer is not waited for."""
@@ -174,7 +173,7 @@ class AskedOverLines:
                 if answer is not None:
                     self._answers[rank] = answer
 
-    def _send(self, rank: int, *pieces: bytes) -> None:
+    def _send(self, rank: int, *pieces: bytes | memoryview) -> None:
         try:
             done = self._lines[rank].send(*pieces)
         except OSError as error:

@@ -28,6 +28,7 @@ _HEAD = struct.Struct("<q")
 _RANK = struct.Struct("<q")
 GREETING_S = 5.0  # for what another worker says first; who says nothing is none
 _POLL_MS_MAX = (1 << 31) - 1
+_PIECES_MAX = 512  # that a system takes at once
 _KEPT_BYTES_MAX = 16 << 20
 _BUFFER_BYTES = 4 << 20  # of a socket, or as much as the system allows
 
@@ -51,7 +52,7 @@ class ParcelSocket:
         else:  # TCP finds its size itself
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
-    def send(self, *pieces: bytes) -> bool:
+    def send(self, *pieces: bytes | memoryview) -> bool:
         """Begins to send a parcel of these pieces, one after the other; without any it goes on with the one before.
 
         Returns: whether the socket has taken all.
@@ -59,10 +60,11 @@ class ParcelSocket:
         if pieces and self._unsent:
             raise InvariantBroken("invariant broken: a parcel was begun before the one before it had gone")
         if pieces:
-            self._unsent = [memoryview(each) for each in (_HEAD.pack(sum(map(len, pieces))), *pieces)]
+            views = [memoryview(each) for each in pieces]
+            self._unsent = [memoryview(_HEAD.pack(sum(each.nbytes for each in views))), *views]
         while self._unsent:
             try:
-                sent = self.socket.sendmsg(self._unsent)
+                sent = self.socket.sendmsg(self._unsent[:_PIECES_MAX])
             except BlockingIOError:
                 return False
             while self._unsent and sent >= len(self._unsent[0]):
