@@ -55,7 +55,7 @@ DigestShare share_of(const Halo& halo) {
 }
 
 Out1<std::uint32_t> own_changed(const Halo& halo, const Changes& changes) {
-  return make_array(column_of<std::uint32_t>(halo.names_of(halo.own_slots(changes.vertices)), std::identity()));
+  return make_array(column_of<std::uint32_t>(halo.own(changes.vertices), std::identity()));
 }
 
 std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer& batch, const GraphStore& store) {
@@ -131,7 +131,7 @@ void bind_names(nb::class_<Halo>& halo) {
           "own",
           [](const Halo& h, Ids slots) {
             const std::vector<VertexId> vertices(slots.data(), slots.data() + slots.size());
-            return id_array(h.names_of(h.own_slots(vertices)));
+            return id_array(h.own(vertices));
           },
           "Global slots, ascending, of those of these slots that are this part's own.", array("slots"))
       .def(

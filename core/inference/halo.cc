@@ -119,20 +119,16 @@ void Halo::recall(const HaloMemory& memory) {
   free_[1].assign(memory.free_ghosts.begin(), memory.free_ghosts.end());
 }
 
-std::vector<VertexId> Halo::own_slots(std::span<const VertexId> slots) const {
+std::vector<VertexId> Halo::own(std::span<const VertexId> slots) const {
   std::vector<VertexId> found;
   found.reserve(slots.size());
   for (const VertexId v : slots) {
     if (!is_ghost(v)) found.push_back(v);
   }
   sort_unique(found, static_cast<std::int64_t>(globals_.size()));  // what follows goes through memory in order
+  for (VertexId& v : found) v = static_cast<VertexId>(global_of(v));
+  sort_unique(found, global_count());  // a vertex that was removed and added again has two slots
   return found;
-}
-
-std::vector<VertexId> Halo::names_of(std::vector<VertexId> slots) const {
-  for (VertexId& v : slots) v = static_cast<VertexId>(global_of(v));
-  sort_unique(slots, global_count());  // a vertex that was removed and added again has two slots
-  return slots;
 }
 
 bool Halo::counts_edge(VertexId src, VertexId dst) const {

@@ -55,13 +55,18 @@ def test_that_a_cluster_has_the_bits_of_one_engine(seed, workers):
     engine, cluster, _, mirror, rng = pair(seed, workers, snapshot_batches=3)
     seen = []
     cluster.on_change(lambda changes: seen.append(changes.version))
+    work = 0
     for batch in range(6):
         updates = streams.random_batch(rng, mirror, int(rng.integers(1, 12)))
         want, got = engine.apply(updates), cluster.apply(updates)
+        work += len(got.vertices)
+        if rng.integers(2):  # to look changes nothing
+            assert sum(each["work"] for each in cluster.report()) == work
         assert set(want.vertices.tolist()) <= set(got.vertices.tolist())
         assert got.version == want.version == cluster.graph.version
         check_same(engine, cluster, f"batch {batch}")
     cluster.verify()
+    assert sum(each["work"] for each in cluster.report()) == work
     assert cluster.scales == engine.scales
     assert seen == list(range(1, 7))
     cluster.close()

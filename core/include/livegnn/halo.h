@@ -110,8 +110,7 @@ class Halo {
   int owner(VertexId v) const { return slot_owners_[static_cast<std::size_t>(v)]; }
   bool is_ghost(VertexId v) const { return slot_owners_.is_ghost(static_cast<std::size_t>(v)); }
   const SlotOwners& slot_owners() const { return slot_owners_; }
-  std::vector<VertexId> own_slots(std::span<const VertexId> slots) const;  // those that are this part's own, ascending
-  std::vector<VertexId> names_of(std::vector<VertexId> slots) const;       // their global slots, ascending
+  std::vector<VertexId> own(std::span<const VertexId> slots) const;
   EdgeId next_edge_id() const { return next_edge_id_; }
   // A bit for each part that has, or had, an end of an edge of v: out_at where v is the source.
   std::uint64_t out_at(VertexId v) const { return out_at_[static_cast<std::size_t>(v)]; }

@@ -35,7 +35,7 @@ class Part:
 def test_counts_are_those_of_one_batch_at_a_time(monkeypatch, most, seed):
     monkeypatch.setattr(work, "_UNCOUNTED_MAX", most)
     rng, part = np.random.default_rng(seed), Part(range(0, SLOTS, 2))
-    counted, expected = Work(part.places), dict.fromkeys(part.at, 0)
+    counted, expected, total = Work(part.places), dict.fromkeys(part.at, 0), 0
     for turn in range(60):
         updates = []
         for slot in rng.choice(SLOTS, rng.integers(0, 4), replace=False).tolist():
@@ -45,6 +45,7 @@ def test_counts_are_those_of_one_batch_at_a_time(monkeypatch, most, seed):
             if slot in part.at:
                 expected[slot] = 0
         changed = rng.choice(sorted(part.at), len(part.at) // 3, replace=False) if part.at else []
+        total += len(changed)
         for slot in changed:
             expected[int(slot)] += 1
         kinds, slots = (np.array([update[i] for update in updates], np.int64) for i in (0, 1))
@@ -52,6 +53,24 @@ def test_counts_are_those_of_one_batch_at_a_time(monkeypatch, most, seed):
         if turn % 7 == 0:
             live = np.array(sorted(part.at), np.int64)
             assert counted.of(live).tolist() == [expected[slot] for slot in live.tolist()]
-    going_on = Work(part.places, counted.counts())
+    assert counted.total == total
+    going_on = Work(part.places, counted.counts(), total)
     live = np.array(sorted(part.at), np.int64)
     assert going_on.of(live).tolist() == [expected[slot] for slot in live.tolist()]
+
+
+def test_that_nothing_is_counted_before_it_is_asked_for():
+    asked = []
+    counted = Work(lambda slots: asked.append(slots) or slots)
+    for turn in range(100):
+        counted.add({"kind": np.array([ADD]), "u": np.array([turn])}, np.array([turn], np.uint32))
+    assert not asked
+    assert counted.of(np.arange(120)).tolist() == [1] * 100 + [0] * 20
+
+
+def test_that_batches_which_change_nothing_here_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(work, "_UNCOUNTED_MAX", 1000)
+    counted = Work(lambda slots: slots)
+    for _ in range(1000):
+        counted.add({"kind": np.zeros(0, np.int64), "u": np.zeros(0, np.int64)}, np.zeros(0, np.uint32))
+    assert len(counted._uncounted) < 100

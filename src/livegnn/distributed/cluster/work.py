@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,44 +12,56 @@ from livegnn import _native
 from livegnn.distributed.cluster.part import BatchColumns
 from livegnn.types import Int64Array
 
-_UNCOUNTED_MAX = 1 << 20  # vertices
+_UNCOUNTED_MAX, _PER_BATCH = 1 << 20, 16  # vertices; a batch weighs as much as some
 _ADD_VERTEX = _native.UpdateKind.AddVertex.value
+
+
+class _Batch(NamedTuple):
+    """Slots of the whole graph: vertices that it adds, own ones that it changes."""
+
+    added: Int64Array
+    changed: npt.NDArray[np.uint32]
 
 
 class Work:
     """Counts, by slot of the part. Batches are counted many at a time: alone, each would go through memory that nothing
     else of it needs.
 
-    Args:    places: the part's slots of slots of the whole graph, -1 of those that it has none of.  counts: to go on
-             from.
+    total: of all batches, removed vertices among it.
+
+    Args:    places: the part's slots of slots of the whole graph, as it is now; -1 of those that it has none of.
+             counts, total: to go on from.
     """
 
-    def __init__(self, places: Callable[[Int64Array], Int64Array], counts: Int64Array | None = None) -> None:
-        self._places = places
+    def __init__(
+        self, places: Callable[[Int64Array], Int64Array], counts: Int64Array | None = None, total: int = 0
+    ) -> None:
+        self._places, self.total = places, total
         self._counts = np.zeros(0, np.int64) if counts is None else np.array(counts, np.int64)
-        self._uncounted: list[npt.NDArray[np.uint32]] = []
-        self._length = 0
+        self._uncounted: list[_Batch] = []
+        self._weight = 0
 
     def add(self, batch: BatchColumns, changed: npt.NDArray[np.uint32]) -> None:
-        """A batch, and the own vertices whose output it has changed. One that it adds has none of the one before in its
-        slot.
+        """A batch that stands, and the own vertices whose output it has changed. One that it adds has none of the one
+        before in its slot.
         """
-        added = batch["u"][batch["kind"] == _ADD_VERTEX]
-        if len(added):
-            counts, places = self.counts(), self._places(added)
-            counts[places[(places >= 0) & (places < len(counts))]] = 0
-        self._uncounted.append(changed)
-        self._length += len(changed)
-        if self._length > _UNCOUNTED_MAX:
+        self.total += len(changed)
+        self._uncounted.append(_Batch(batch["u"][batch["kind"] == _ADD_VERTEX], changed))
+        self._weight += len(changed) + _PER_BATCH
+        if self._weight > _UNCOUNTED_MAX:
             self.counts()
 
     def counts(self) -> Int64Array:
         """Of slots from 0 on, up to the last that has any."""
-        if self._uncounted:
-            changed = self._places(np.concatenate(self._uncounted).astype(np.int64))
-            found = np.bincount(changed[changed >= 0], minlength=len(self._counts))
-            found[: len(self._counts)] += self._counts
-            self._counts, self._uncounted, self._length = found, [], 0
+        uncounted, self._uncounted, self._weight = self._uncounted, [], 0
+        for added, changed in uncounted:
+            if len(added):
+                gone = self._places(added)
+                self._counts[gone[(gone >= 0) & (gone < len(self._counts))]] = 0
+            places = self._places(changed.astype(np.int64))
+            places = places[places >= 0]
+            self._make_room(int(places.max(initial=-1)) + 1)
+            self._counts[places] += 1  # none is there twice
         return self._counts
 
     def of(self, slots: Int64Array) -> Int64Array:
@@ -58,3 +71,9 @@ class Work:
         known = places < len(counts)
         found[known] = counts[places[known]]
         return found
+
+    def _make_room(self, slots: int) -> None:
+        if slots > len(self._counts):
+            grown = np.zeros(max(slots, len(self._counts) * 3 // 2), np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown

@@ -157,7 +157,8 @@ class PartWorker:
         self._moves_max = moves_max
         arrays = PartArrays.from_arrays(snapshot.arrays)
         self.start(snapshot.version, arrays, recipe, snapshot.scales, snapshot.memory)
-        self._work = Work(self.part.halo.locals, snapshot.arrays["work"])
+        work, total = snapshot.arrays["work"], int(snapshot.arrays["work_total"])
+        self._work = Work(self.part.halo.locals, work, total)
         self._keep(snapshot.version, snapshot.parcels, driver)
 
     def repeat_start(self, version: int) -> None:
@@ -204,10 +205,11 @@ class PartWorker:
     def _capture(self, version: int, driver: bytes | None, native: Any) -> Callable[[], PartSnapshot]:
         part = self.part
         parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
-        formed, work = part.capture(), self._work.counts().copy()
+        formed = part.capture()
+        work = {"work": self._work.counts().copy(), "work_total": np.array(self._work.total)}
         memory, scales = native.remember(part.halo), native.scale_exponents()
         self._keep(version, parcels, driver)  # the cluster holds the rest
-        return lambda: PartSnapshot(version, formed().to_arrays() | {"work": work}, memory, scales, parcels)
+        return lambda: PartSnapshot(version, formed().to_arrays() | work, memory, scales, parcels)
 
     def _keep(self, version: int, parcels: Rounds, driver: bytes | None) -> None:
         self._snapshots[version] = parcels
@@ -425,7 +427,7 @@ class PartWorker:
         live = int(np.count_nonzero(part.store.live()))
         counts: dict[str, Any] = dict(part.halo.counts())
         counts |= {"vertices": own, "ghosts": live - own, "edges": int(part.store.edge_count)}
-        counts |= {"version": self.version, "process": os.getpid(), "work": int(self._work.counts().sum())}
+        counts |= {"version": self.version, "process": os.getpid(), "work": self._work.total}
         return counts
 
     def sizes(self) -> dict[str, int]:
