@@ -11,7 +11,8 @@ import pytest
 from livegnn.distributed import TorchExchange, call_lines, ray_group, run_threads, run_workers
 from livegnn.distributed.parcel_links import ParcelSocket
 from livegnn.distributed.ray_group import RayGroup
-from livegnn.errors import UsageError, ValueInvalid, WorkerUnavailable
+from livegnn.distributed.ray_worker import WorkerPlace
+from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, WorkerUnavailable
 from tests.unit.distributed import workers
 
 
@@ -172,6 +173,39 @@ def test_a_worker_that_linked_in_vain_meets_one_that_is_new(ray_cluster, group):
     with pytest.raises(WorkerUnavailable):
         group.call(workers.over_links, workers.greet, "hello")
     assert [word for word, *_ in group.call(workers.over_links, workers.greet, "hello")] == ["hello"] * 2
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_worker_that_is_lost_while_all_link_costs_no_other_one(group, monkeypatch, lost):
+    """One that accepts would wait for one after it, and be ended."""
+    group.form()
+    group._joined, starts = False, list(group.starts)
+    over_ray, answers = group._over_ray, group._answers
+
+    def listened(refs, patience_s=None):
+        found = over_ray(refs, patience_s)
+        if isinstance(found[0], WorkerPlace):
+            os.kill(group.pids[lost], signal.SIGSTOP)
+        return found
+
+    def linking(asked, patience_s=None, *, gives_up=False):
+        if gives_up:
+            os.kill(group.pids[lost], signal.SIGKILL)
+        return answers(asked, patience_s, gives_up=gives_up)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(group, "_over_ray", listened)
+        patched.setattr(group, "_answers", linking)
+        with pytest.raises(WorkerUnavailable, match=f"worker {lost}, which has died"):
+            group.form()
+    group.form()
+    starts[lost] += 1
+    assert group.starts == starts
+
+
+def test_that_training_groups_take_no_calls_over_lines(training_group):
+    with pytest.raises(InvariantBroken):
+        training_group.call_soon(workers.kept)
 
 
 class Interrupted:

@@ -27,12 +27,12 @@ from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
 from livegnn.distributed.ray_session import connect
 from livegnn.distributed.ray_worker import DIED, ONE_HOST, OWN, RayWorker, WorkerFailure
-from livegnn.errors import LiveGnnError, UsageError, WorkerUnavailable, of_kind
+from livegnn.errors import InvariantBroken, LiveGnnError, UsageError, WorkerUnavailable, of_kind
 from livegnn.graph.checks import shown
 from livegnn.optional import need
 
 _GRACE_S = 3.0  # for others to fail after the first has
-_START_S = 300.0  # in which a process must have started and loaded torch
+_START_S = 300.0  # in which a process must have started and loaded its modules
 _POLL_S = 0.5
 _DIED, _LATE = "has died", "did not answer in time and was ended"
 _SMALL_BYTES = 1 << 15
@@ -200,7 +200,9 @@ class RayGroup:
         if self._backend is None:
             places = self._over_ray([actor.listen.remote(driver, host) for actor in self._actors])
             group = (driver, self._formed, places, self._timeout_s)
-            self._over_ray([actor.link.remote(*group) for actor in self._actors])
+            self._answers(
+                _AskedOverRay(self._ray, [actor.link.remote(*group) for actor in self._actors]), gives_up=True
+            )
             self._connect([each.calls for each in places])
         else:
             (place,) = self._over_ray([self._actors[0].open_store.remote(driver, host, self._timeout_s)], _START_S)
@@ -224,7 +226,8 @@ class RayGroup:
         """
         self.form()
         driver = 0 if self._name is None else self._name.number
-        assert self._lines is not None
+        if self._lines is None:
+            raise InvariantBroken("invariant broken: a group of torch.distributed was called over lines")
         try:
             asked = self._lines.ask((self._formed, driver, (fn, args)), each or [()] * self.size)
         except BaseException:  # what went over the lines is not known
@@ -305,8 +308,12 @@ class RayGroup:
     def _over_ray(self, refs: Sequence[Any], patience_s: float | None = None) -> list[Any]:
         return self._answers(_AskedOverRay(self._ray, refs), patience_s)
 
-    def _answers(self, asked: _AskedOverRay | AskedOverLines, patience_s: float | None = None) -> list[Any]:
-        """What the workers answered. Raises: as call()."""
+    def _answers(
+        self, asked: _AskedOverRay | AskedOverLines, patience_s: float | None = None, *, gives_up: bool = False
+    ) -> list[Any]:
+        """What the workers answered. gives_up: the others wait for one that fails, and are to be called off. Raises: as
+        call().
+        """
         values: dict[int, Any] = {}
         failures: list[WorkerFailure] = []
         until, watch = float("inf"), _Watch(self._ray, self._actors, patience_s or self._timeout_s + 2 * _GRACE_S)
@@ -318,6 +325,9 @@ class RayGroup:
                     if isinstance(answer, WorkerFailure):
                         failures.append(answer)
                         until = min(until, time.monotonic() + _GRACE_S)
+                if failures and gives_up:
+                    self._call_off(asked.left)
+                    gives_up = False
                 left = set(asked.left) if not ready or failures else set()
                 silent = dict.fromkeys(left, _LATE) if time.monotonic() > until else watch.silent(left)
                 for rank, what in silent.items():
@@ -333,6 +343,11 @@ class RayGroup:
             self._joined = False
             self._raise(failures)
         return [values[rank] for rank in sorted(values)]
+
+    def _call_off(self, ranks: Collection[int]) -> None:
+        for actor in (self._actors[rank] for rank in ranks):
+            if actor is not None:
+                actor.call_off.options(concurrency_group=_WATCH).remote(self._formed)
 
     def _received(self, asked: _AskedOverRay | AskedOverLines, rank: int) -> Any:
         try:

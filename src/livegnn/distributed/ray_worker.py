@@ -12,12 +12,14 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import socket
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from livegnn.distributed.call_lines import CallPlace, CallServer
 from livegnn.distributed.parcel_links import ParcelLinks, Place, listener_at
@@ -25,9 +27,6 @@ from livegnn.distributed.processes import TorchExchange, joined, leave, opened_s
 from livegnn.distributed.ray_names import replaced
 from livegnn.errors import Facts, LiveGnnError, WorkerUnavailable
 from livegnn.optional import need
-
-if TYPE_CHECKING:
-    import socket
 
 ONE_HOST = "127.0.0.1"  # where workers meet that are all on one host
 OWN, DIED, OF_ANOTHER = range(3)  # causes of failures: the least of several is the first
@@ -64,7 +63,7 @@ class RayWorker:
         self._threads, self._calls, self._about, self._driver = threads, 0, about or {}, 0
         self._one = threading.RLock()  # one call at a time, whichever way it comes
         self._server: CallServer | None = None
-        self._group = ""  # that it is in
+        self._group, self._linking = "", ""  # that it is in; that it links to, or did last
         self._exchange: TorchExchange | None = None
         self._links: ParcelLinks | None = None
         self._listener: socket.socket | None = None  # between listen() and link()
@@ -127,6 +126,7 @@ class RayWorker:
         with self._one:
             if driver < self._driver:
                 return self._refused()
+            self._linking = name
             failure: WorkerFailure | None = self._answer(lambda: self._link(name, places, timeout_s))
             return failure
 
@@ -218,6 +218,15 @@ class RayWorker:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
+
+    def call_off(self, name: str) -> None:
+        """Asked from another thread while this worker links to the group of this name: one that it waits for does not
+        come.
+        """
+        listener = self._listener
+        if listener is not None and self._linking == name:
+            with suppress(OSError):  # it has stopped
+                listener.shutdown(socket.SHUT_RDWR)  # who accepts wakes up
 
     def _work_soon(self, shared: tuple[str, int, Any], mine: tuple[Any, ...]) -> Any:
         """work() of a call (group, driver, task) that has not gone through Ray, which keeps calls in order. Where the
