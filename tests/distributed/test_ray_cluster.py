@@ -14,6 +14,7 @@ from livegnn.distributed.cluster.ray_crew import RayCrew
 from livegnn.distributed.partition import VertexParts
 from livegnn.testing import streams
 from livegnn.testing.models import random_model
+from tests.unit.distributed import workers
 
 TIMEOUT_S = 15.0
 
@@ -54,6 +55,8 @@ def test_that_workers_on_ray_have_the_bits_of_one_engine_and_come_back(crew):
             topk.best(each, vertex=int(ids[0]), k=7, metric=metric, linked=False) for each in (engine, cluster)
         )
         assert (got.vertices.tolist(), got.scores.tobytes()) == (want.vertices.tolist(), want.scores.tobytes())
+    cluster.swap(cluster.model)
+    assert crew._group.call(workers.has_torch) == [False, False]
     report = cluster.report()
     assert sum(facts["vertices"] for facts in report) == len(ids)
     assert all(facts["bytes"] > 0 for facts in report)

@@ -4,7 +4,7 @@ value   = counts, pickle, array ...       each padded to a multiple of 16 bytes,
 counts  = how many arrays, the bytes of the pickle, the bytes of each array; 8 bytes each
 message = value ...
 
-Who reads a message copies nothing: its arrays are parts of it, and read-only.
+Who reads a message copies no large array: it is a part of the message, and read-only. Small ones are in the pickle.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ def pieces_of(value: Any) -> list[bytes | memoryview]:
     arrays: list[memoryview] = []
 
     def stays_inside(buffer: pickle.PickleBuffer) -> bool:
-        try:
-            raw = buffer.raw()
-        except BufferError:  # of an array that is not in one piece
-            return True
+        raw = buffer.raw()
         if raw.nbytes < _LARGE_BYTES:
             return True
         arrays.append(raw)

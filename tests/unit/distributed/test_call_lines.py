@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from livegnn.distributed.call_lines import CallLines, CallServer, LineRefused, WorkerGone
@@ -46,6 +47,14 @@ def test_calls_of_any_size_are_answered_in_order(lines, size):
     for turn in range(5):
         shared, own = {"turn": turn, "bytes": bytes(size)}, [(0, bytes(size)), (1, b"")]
         assert [answer[:2] for answer in answers(lines.ask(shared, own))] == [(shared, mine) for mine in own]
+
+
+@pytest.mark.parametrize("width", [0, 700])
+def test_calls_of_more_pieces_than_a_system_takes_at_once(lines, width):
+    shared, own = [np.full(width, turn) for turn in range(1200)], [np.arange(width), None]
+    for (got, mine, _), sent in zip(answers(lines.ask(shared, own)), own, strict=True):
+        assert all(map(np.array_equal, got, shared))
+        assert np.array_equal(mine, sent)
 
 
 def test_drivers_do_not_wait_for_each_other(servers, lines):

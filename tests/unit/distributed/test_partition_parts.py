@@ -5,7 +5,7 @@ import pytest
 
 import livegnn as lg
 from livegnn import _native
-from livegnn.distributed import VertexParts, fennel, hashed, ldg, metis
+from livegnn.distributed import Newcomers, VertexParts, fennel, hashed, ldg, metis
 from livegnn.distributed.partition import StreamPass, Topology, by_metis
 from livegnn.errors import DataMissing, StoredStateInvalid, UsageError
 from livegnn.sampling.cluster.partition import even_owners
@@ -236,3 +236,17 @@ def test_a_stream_that_is_read_again_cuts_less():
     for find in (ldg, fennel):
         once, often = (find(topology, 8, read=StreamPass(order="random", passes=passes)) for passes in (1, 8))
         assert cut(topology, often) < cut(topology, once)
+
+
+@pytest.mark.parametrize("rule", ["hash", "ldg", "fennel"])
+def test_that_a_batch_without_vertices_places_none(rule):
+    topology, _ = clusters(3, 10)
+    newcomers = Newcomers.of(topology, VertexParts(3, np.arange(30) % 3), rule=rule)
+    updates = lg.Updates()
+    updates.add_edge(3, 29)
+    updates.remove_edge(1, 2)
+    updates.set_features(4, np.zeros(2, np.float32))
+    for chosen, none in zip(newcomers.choose(updates.buffer), newcomers.nothing(), strict=True):
+        assert np.array_equal(chosen, none)
+    newcomers.accept(newcomers.nothing())
+    assert newcomers.parts.slot_count == 30
