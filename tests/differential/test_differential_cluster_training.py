@@ -161,6 +161,7 @@ def test_many_losses_change_no_bit(ray_cluster, seed):
     cluster_training.soak(25, seed)
 
 
+@pytest.mark.soak
 def test_a_paused_worker_is_replaced(ray_cluster):
     model, batch = model_of("tgat", dropout=0.0), list(batches(WARM, SIZE))
     alone = one_process(model, 1)

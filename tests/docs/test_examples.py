@@ -19,7 +19,7 @@ LAST_WORDS = {
     "what_if": "state untouched: True",
 }
 LINES_MAX = {"ecommerce": 150, "temporal_wikipedia": 90}  # notebooks, models and training included
-ARGUMENTS = {"temporal_wikipedia": ["6000"]}  # of its events
+ARGUMENTS = {"temporal_wikipedia": ["3000"]}  # of its events
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
