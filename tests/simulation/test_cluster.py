@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import livegnn as lg
 from livegnn.distributed import hashed, ldg, ray_session
 from livegnn.distributed.cluster.crew import ThreadCrew
+from livegnn.distributed.cluster.driver_state import DriverState
 from livegnn.testing import streams
 from livegnn.testing.edge_models import graph_columns
 from livegnn.testing.models import random_model
@@ -385,6 +386,78 @@ def test_what_an_engine_has_and_a_cluster_has_not_is_refused_by_its_name(tmp_pat
     with pytest.raises(lg.errors.FileMissing, match="expected a folder of snapshots"):
         lg.Cluster.restore(tmp_path / "none", crew=ThreadCrew(2))
     assert not (tmp_path / "none").exists()
+
+
+def test_that_the_driver_says_what_it_has_not_of_the_graph():
+    engine, cluster, *_ = pair(3, 2)
+    for each in (cluster.graph, DriverState.from_bytes(cluster._driver_state()).made_directory().graph):
+        for name in ("features", "edges", "in_neighbours", "out_neighbours", "in_degree", "out_degree"):
+            with pytest.raises(
+                lg.errors.UsageError, match=rf"^\[{name}\] expected a graph with edges and features, got"
+            ):
+                getattr(each, name)(0)
+        for name in ("to_pyg", "to_arrow"):
+            with pytest.raises(lg.errors.UsageError, match=rf"^\[{name}\] "):
+                getattr(each, name)()
+        with pytest.raises(lg.errors.UsageError, match="ask the cluster for its edge_count"):
+            _ = each.edge_count
+        assert repr(each) == f"VertexGraph(vertices={engine.graph.vertex_count}, version=0)"
+        assert each.vertices().tolist() == engine.graph.vertices().tolist()
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (
+            "nonsense",
+            r'expected address= as "auto" or as "host:port", as `ray start` prints it, got .nonsense.; give that',
+        ),
+        ("http://127.0.0.1:8265", r"got 'http://127.0.0.1:8265'; give that"),
+        ("127.0.0.1:x", r"got '127.0.0.1:x'"),
+        ("127.0.0.1:1", r"expected a Ray cluster at 127.0.0.1:1, got nothing that answers there \(.*refused\)"),
+        ("127.0.0.1:99999", r"got nothing that answers there"),
+    ],
+)
+def test_that_an_address_where_no_ray_is_is_refused_at_once(monkeypatch, address, said):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", None)
+    with pytest.raises(lg.errors.UsageError, match=said):
+        lg.Cluster.attach("fraud", address=address)
+
+
+def test_that_a_ray_that_wants_a_token_is_told_apart(monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def refuse(**options):
+        raise ConnectionError("Failed to connect")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(lg.errors.UsageError, match=r"may join, got: Failed to connect; .*RAY_AUTH_TOKEN"):
+        ray_session.connect("here", "auto")
+
+
+def test_that_options_of_an_engine_are_refused_by_name():
+    engine, *_ = pair(3, 2)
+    for options in ({"mode": "demand"}, {"memory_limit": 10}, {"state": "compact"}, {"strategy": "full"}):
+        (name,) = options
+        with pytest.raises(lg.errors.UsageError, match=rf"^\[Cluster\] expected no {name}=, which is an Engine's"):
+            lg.Cluster(engine.model, engine.graph, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'threds'"):
+        lg.Cluster(engine.model, engine.graph, threds=1)
+
+
+@pytest.mark.parametrize("partition", [np.zeros(60, int), [0, 1], 3])
+def test_that_parts_which_are_an_array_are_refused(partition):
+    engine, cluster, *_ = pair(3, 2)
+    said = r"or VertexParts, got .*; choose one, or make VertexParts\(workers, parts\) of an array"
+    with pytest.raises(lg.errors.ValueInvalid, match=said):
+        lg.Cluster(engine.model, engine.graph, crew=ThreadCrew(2), partition=partition)
+    with pytest.raises(lg.errors.ValueInvalid, match=said):
+        cluster.repartition(partition)
+    cluster.close()
 
 
 def test_that_an_address_of_this_machine_is_that_of_its_ray():

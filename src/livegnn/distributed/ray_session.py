@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Any
 
 from livegnn.errors import UsageError
@@ -10,6 +11,7 @@ from livegnn.optional import need
 
 _ANY = ("auto", "local")
 _HERE = ("127.0.0.1", "localhost")
+_PATIENCE_S = 10.0
 _started: list[str] = []  # addresses of Rays that end with this process
 
 
@@ -19,7 +21,8 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
     Args:    address: of a Ray cluster, as ray.init takes it; None is RAY_ADDRESS, or else a cluster of this machine,
              which ends with this process. A process that ray.init() has initialised keeps its cluster.
              outlives: refuses to start one.
-    Raises:  DataMissing without ray; UsageError if the process is in another cluster; ConnectionError of Ray's.
+    Raises:  DataMissing without ray; UsageError if the process is in another cluster, or cannot join the one of that
+             address.
     """
     ray: Any = need("ray", "distributed")
     if not ray.is_initialized():
@@ -28,7 +31,15 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
         if outlives and found == "local":
             raise _ends_with_us(where)
         alone = {"include_dashboard": False} if found == "local" else {}
-        ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
+        _refuse_silent(where, found)
+        try:
+            ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
+        except ConnectionError as cause:
+            raise UsageError(
+                f"[{where}] expected a Ray cluster at {found} that this process may join, got: {cause}; where `ray "
+                "start` said that token authentication is on, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN for all "
+                "processes, `ray start` among them"
+            ) from cause
         if found == "local":
             _started.append(ray.get_runtime_context().gcs_address)
     elif outlives and ray.get_runtime_context().gcs_address in _started:
@@ -39,6 +50,25 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
             "leave address= out, or call ray.shutdown() first"
         )
     return ray
+
+
+def _refuse_silent(where: str, address: str) -> None:
+    """Ray waits for minutes for an address where nothing is. Raises: UsageError."""
+    if address in _ANY:
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise UsageError(
+            f'[{where}] expected address= as "auto" or as "host:port", as `ray start` prints it, got {address!r}; give '
+            "that, or leave it out to start Ray on this machine"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_S).close()
+    except (OSError, OverflowError) as cause:
+        raise UsageError(
+            f"[{where}] expected a Ray cluster at {address}, got nothing that answers there ({cause}); give what `ray "
+            "start` printed"
+        ) from cause
 
 
 def _ends_with_us(where: str) -> UsageError:

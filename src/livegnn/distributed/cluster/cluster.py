@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -34,6 +35,7 @@ from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.partition import NewcomerRule, PartitionReport, VertexParts
 from livegnn.distributed.partition.by_name import Partitioner
 from livegnn.errors import FileMissing, LiveGnnError, StateMismatch, UsageError, ValueInvalid
+from livegnn.graph.checks import shown
 from livegnn.graph.consumers import Recorded, Switch, Switching
 from livegnn.graph.graph import Graph
 from livegnn.graph.threads import THREADS_MAX
@@ -98,7 +100,9 @@ class Cluster(Outputs, Switching):
         crew: Crew | None = None,
         scales: list[list[int]] | None = None,
         name: str = "",
+        **of_an_engine: Any,
     ) -> None:
+        _refuse_options(of_an_engine)
         check_parts("Cluster", workers)
         refuse_other("Cluster", "model", model, Model)
         if not isinstance(graph, PartsFolder):
@@ -560,6 +564,16 @@ class Cluster(Outputs, Switching):
                 return refusal_of(self._crew.open_view(columns, owners))
             finally:
                 self._crew.close_view()
+
+
+def _refuse_options(given: dict[str, Any]) -> None:
+    """Raises: UsageError for an option of an Engine; TypeError for what is no option."""
+    for option, value in given.items():
+        if option not in signature(Engine).parameters:
+            raise TypeError(f"Cluster() got an unexpected keyword argument {option!r}")
+        raise UsageError(
+            f"[Cluster] expected no {option}=, which is an Engine's, got {shown(value)}; leave it out, or use an Engine"
+        )
 
 
 def _unless_refused(answers: Sequence[PartChanges | PartRefusal]) -> list[PartChanges]:

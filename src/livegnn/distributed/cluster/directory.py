@@ -16,6 +16,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.distributed.cluster.cut import EDGE_COLUMNS
 from livegnn.distributed.cluster.part import BatchColumns, NewOwners
+from livegnn.distributed.cluster.vertex_graph import VertexGraph
 from livegnn.distributed.partition import Newcomers, Placement
 from livegnn.distributed.partition.newcomers import sound
 from livegnn.errors import DegreeNegative, LiveGnnError, RangeOverflow, UpdateError, VertexIdGap, VertexUnknown
@@ -77,7 +78,7 @@ class Directory:
     def __init__(self, graph: Graph, newcomers: Newcomers) -> None:
         self._begin(_without_edges(graph), newcomers, int(graph.host.store.next_edge_id))
 
-    def _begin(self, graph: Graph, newcomers: Newcomers, next_edge_id: int) -> None:
+    def _begin(self, graph: VertexGraph, newcomers: Newcomers, next_edge_id: int) -> None:
         self.graph, self.newcomers = graph, newcomers
         self._slot_count = graph.slot_count
         self.next_edge_id = next_edge_id  # of the whole graph
@@ -103,7 +104,7 @@ class Directory:
             for part in ("graph.", "newcomers.")
         )
         made = cls.__new__(cls)
-        made._begin(Graph.from_arrays(graph), Newcomers.from_arrays(newcomers), int(arrays["next_edge_id"]))
+        made._begin(VertexGraph.from_arrays(graph), Newcomers.from_arrays(newcomers), int(arrays["next_edge_id"]))
         return made
 
     def replay(self, updates: Updates) -> None:
@@ -261,7 +262,7 @@ def placed(columns: BatchColumns, newcomers: Newcomers, slot_count: int) -> tupl
     return placement, NewOwners(slot_count, np.concatenate([known, placement.parts]))
 
 
-def _without_edges(graph: Graph) -> Graph:
+def _without_edges(graph: Graph) -> VertexGraph:
     with graph.host.lock:
         graph.host.need_all_edges("Cluster")
         whole = graph.to_arrays()
@@ -273,7 +274,7 @@ def _without_edges(graph: Graph) -> Graph:
     whole["option.feature_width"] = np.array(0, np.int64)
     if "types.widths" in whole:
         whole["types.widths"] = np.zeros(len(whole["types.widths"]), np.int64)
-    return Graph.from_arrays(whole)
+    return VertexGraph.from_arrays(whole)
 
 
 def _moves_vertices(columns: BatchColumns) -> BoolArray:

@@ -16,7 +16,7 @@ _UNCOUNTED_MAX, _PER_BATCH = 1 << 20, 16  # vertices; a batch weighs as much as 
 _ADD_VERTEX = _native.UpdateKind.AddVertex.value
 
 
-class _Batch(NamedTuple):
+class _Uncounted(NamedTuple):
     """Slots of the whole graph: vertices that it adds, own ones that it changes."""
 
     added: Int64Array
@@ -38,7 +38,7 @@ class Work:
     ) -> None:
         self._places, self.total = places, total
         self._counts = np.zeros(0, np.int64) if counts is None else np.array(counts, np.int64)
-        self._uncounted: list[_Batch] = []
+        self._uncounted: list[_Uncounted] = []
         self._weight = 0
 
     def add(self, batch: BatchColumns, changed: npt.NDArray[np.uint32]) -> None:
@@ -46,7 +46,7 @@ class Work:
         before in its slot.
         """
         self.total += len(changed)
-        self._uncounted.append(_Batch(batch["u"][batch["kind"] == _ADD_VERTEX], changed))
+        self._uncounted.append(_Uncounted(batch["u"][batch["kind"] == _ADD_VERTEX], changed))
         self._weight += len(changed) + _PER_BATCH
         if self._weight > _UNCOUNTED_MAX:
             self.counts()

@@ -11,6 +11,7 @@ from livegnn.distributed.partition.streaming import fennel, ldg
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Graph
+from livegnn.graph.checks import shown
 
 Partitioner: TypeAlias = Literal["metis", "ldg", "fennel", "hash"]
 
@@ -42,10 +43,10 @@ def parts_for(
         if partition.parts != workers:
             raise UsageError(f"[{where}] expected parts for {workers} workers, got {partition.parts}; {advice}")
         return VertexParts(workers, partition.of, owners=partition.owners)
-    if partition not in ("hash", *_PARTITIONERS):
+    if not isinstance(partition, str) or partition not in ("hash", *_PARTITIONERS):
         raise ValueInvalid(
-            f"[{where}] expected partition to be 'metis', 'ldg', 'fennel', 'hash' or VertexParts, got {partition!r}; "
-            "choose one"
+            f"[{where}] expected partition to be 'metis', 'ldg', 'fennel', 'hash' or VertexParts, got "
+            f"{shown(partition)}; choose one, or make VertexParts(workers, parts) of an array"
         )
     if partition == "hash" or workers == 1:
         return hashed(workers)
