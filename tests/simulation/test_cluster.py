@@ -399,8 +399,9 @@ def test_that_the_driver_says_what_it_has_not_of_the_graph():
         for name in ("to_pyg", "to_arrow"):
             with pytest.raises(lg.errors.UsageError, match=rf"^\[{name}\] "):
                 getattr(each, name)()
-        with pytest.raises(lg.errors.UsageError, match="ask the cluster for its edge_count"):
-            _ = each.edge_count
+        for name, asked in (("edge_count", "edge_count"), ("feature_width", "shape"), ("feature_widths", "shape")):
+            with pytest.raises(lg.errors.UsageError, match=rf"^\[{name}\] .*; ask the cluster for its {asked}$"):
+                getattr(each, name)
         assert repr(each) == f"VertexGraph(vertices={engine.graph.vertex_count}, version=0)"
         assert each.vertices().tolist() == engine.graph.vertices().tolist()
     cluster.close()
@@ -440,7 +441,8 @@ def test_that_a_ray_that_wants_a_token_is_told_apart(monkeypatch):
 
 
 def test_that_options_of_an_engine_are_refused_by_name():
-    engine, *_ = pair(3, 2)
+    engine, cluster, *_ = pair(3, 2)
+    cluster.close()
     for options in ({"mode": "demand"}, {"memory_limit": 10}, {"state": "compact"}, {"strategy": "full"}):
         (name,) = options
         with pytest.raises(lg.errors.UsageError, match=rf"^\[Cluster\] expected no {name}=, which is an Engine's"):

@@ -36,9 +36,9 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
             ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)
         except ConnectionError as cause:
             raise UsageError(
-                f"[{where}] expected a Ray cluster at {found} that this process may join, got: {cause}; where `ray "
-                "start` said that token authentication is on, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN for all "
-                "processes, `ray start` among them"
+                f"[{where}] expected a Ray cluster at {found} that this process may join, got: {cause}; run `ray "
+                "start` first, and where it says that token authentication is on, set RAY_AUTH_MODE=token and "
+                "RAY_AUTH_TOKEN for it and for all processes"
             ) from cause
         if found == "local":
             _started.append(ray.get_runtime_context().gcs_address)

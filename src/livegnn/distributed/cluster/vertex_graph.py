@@ -8,51 +8,31 @@ from livegnn.errors import UsageError
 from livegnn.graph.graph import Graph
 
 
+def _refused(name: str, advice: str = "save() the cluster, and lg.Engine.load the file for its graph") -> Any:
+    def refuse(graph: Graph, *given: Any, **named: Any) -> NoReturn:
+        """Raises: UsageError: the workers have it."""
+        raise UsageError(
+            f"[{name}] expected a graph with edges and features, got a cluster's, of which the workers have them; "
+            f"{advice}"
+        )
+
+    return refuse
+
+
 class VertexGraph(Graph):
     """A Graph that refuses what it would answer wrongly: its store has no edges, and rows of no width."""
 
-    @property
-    def edge_count(self) -> int:
-        """Raises: UsageError."""
-        raise _elsewhere("edge_count", "ask the cluster for its edge_count")
-
-    def features(self, *given: Any, **named: Any) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("features")
-
-    def edges(self, *given: Any, **named: Any) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("edges")
-
-    def in_neighbours(self, *given: Any, **named: Any) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("in_neighbours")
-
-    def out_neighbours(self, *given: Any, **named: Any) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("out_neighbours")
-
-    def in_degree(self, *given: Any, **named: Any) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("in_degree")
-
-    def out_degree(self, *given: Any, **named: Any) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("out_degree")
-
-    def to_pyg(self) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("to_pyg")
-
-    def to_arrow(self) -> NoReturn:
-        """Raises: UsageError."""
-        raise _elsewhere("to_arrow")
+    edge_count: Any = property(_refused("edge_count", "ask the cluster for its edge_count"))
+    feature_width: Any = property(_refused("feature_width", "ask the cluster for its shape"))
+    feature_widths: Any = property(_refused("feature_widths", "ask the cluster for its shape"))
+    features = _refused("features")
+    edges = _refused("edges")
+    in_neighbours = _refused("in_neighbours")
+    out_neighbours = _refused("out_neighbours")
+    in_degree = _refused("in_degree")
+    out_degree = _refused("out_degree")
+    to_pyg = _refused("to_pyg")
+    to_arrow = _refused("to_arrow")
 
     def __repr__(self) -> str:
         return f"VertexGraph(vertices={self.vertex_count}, version={self.version})"
-
-
-def _elsewhere(where: str, advice: str = "save() the cluster, and lg.Engine.load the file for its graph") -> UsageError:
-    return UsageError(
-        f"[{where}] expected a graph with edges and features, got a cluster's, of which the workers have them; {advice}"
-    )
