@@ -84,9 +84,15 @@ class EngineImpl final : public Engine {
   std::optional<PagingStats> paging() const override;
   std::vector<std::vector<int>> scale_exponents() const override;
   int output_width() const override { return source().output_width; }
-  std::vector<Parcels> parcels_of_start() const override { return work_.trade->parcels_of_start(); }
-  void remember(HaloMemory& memory) const override { memory.stale = work_.trade->stale(); }
-  void recall(const HaloMemory& memory) override { work_.trade->recall(memory.stale); }
+  std::vector<Parcels> parcels_of_start() const override {
+    return work_.trade != nullptr ? work_.trade->parcels_of_start() : std::vector<Parcels>();
+  }
+  void remember(HaloMemory& memory) const override {
+    if (work_.trade != nullptr) memory.stale = work_.trade->stale();
+  }
+  void recall(const HaloMemory& memory) override {
+    if (work_.trade != nullptr) work_.trade->recall(memory.stale);
+  }
   void corrupt_for_test(int aggregation, VertexId v, int column) override;
 
   void stored_rows(int table, std::span<const std::int64_t> slots, float* out) const override;

@@ -118,7 +118,7 @@ void EngineImpl::rebuild() {
   if (work_.trade != nullptr) {
     if (journal_armed_) restore_journal();
     work_.trade->halo().roll_back();
-    if (work_.trade->halo().parts() > 1) return;
+    return;
   }
   outputs_stale_ |= pending() || !demanded_.empty();
   work_.publication.drop_staged();

@@ -76,7 +76,7 @@ HaloTrade::HaloTrade(Workspace& work, Halo& halo) : work_(work), halo_(halo), mi
     crosses_first_ |= stage == 0;
     if (stage == 0) continue;
     tables_[at(stage)].push_back(static_cast<int>(t));
-    if (halo.parts() > 1) work.row_users[t].keep_before = true;
+    work.row_users[t].keep_before = true;
     work.row_users[t].changed.push_back(&changed_[t]);
   }
   arrived_.resize(work.operators.size());
@@ -196,7 +196,7 @@ void HaloTrade::begin(const BatchDelta& delta) {
 }
 
 void HaloTrade::send_factors() {
-  if (contexts_.empty() || halo_.parts() == 1) {
+  if (contexts_.empty()) {
     halo_.swap(Parcels(at(halo_.parts())));  // that all parts have taken the batch
     return;
   }
@@ -246,7 +246,7 @@ void HaloTrade::send_factors() {
 }
 
 void HaloTrade::send_stage(int stage) {
-  if (tables_[at(stage)].empty() || halo_.parts() == 1) return;
+  if (tables_[at(stage)].empty()) return;
   Parcels parcels(at(halo_.parts()));
   std::vector<WireWriter> to;
   for (std::string& parcel : parcels) to.emplace_back(parcel);
@@ -597,7 +597,7 @@ std::vector<Parcels> HaloTrade::parcels_of_start() const {
 }
 
 void HaloTrade::send_all_factors(State& state) const {
-  if (halo_.parts() == 1 || contexts_.empty()) return;
+  if (contexts_.empty()) return;
   const Parcels got = halo_.swap(all_factors(state));
   std::vector<WireReader> from = readers_of(got);
   for (WireReader& reader : from) {
@@ -612,7 +612,6 @@ void HaloTrade::send_all_factors(State& state) const {
 }
 
 void HaloTrade::send_all(int stage, State& state) const {
-  if (halo_.parts() == 1) return;
   for (const int t : tables_[at(stage)]) {
     const int width = work_.source().stored[at(t)].width;
     const Parcels got = halo_.swap(all_rows(t, state));

@@ -42,7 +42,7 @@ void EngineImpl::grow() {
 // What may refuse a batch before any row has changed.
 void EngineImpl::prepare(const BatchDelta& delta) {
   const double begun = seconds_now();
-  if (work_.trade != nullptr && work_.trade->halo().parts() > 1 && !journal_armed_) {
+  if (work_.trade != nullptr && !journal_armed_) {
     begin_journal();  // a part goes back alone, without the others
     saves_less_ = true;
   }

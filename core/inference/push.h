@@ -149,8 +149,8 @@ class DeltaPush {
 
   // Whether so many edges are pushed that every row had better take its own in-edges, in storage order.
   bool gathers(std::int64_t edges) const {
-    const bool in_part = work_.trade != nullptr && work_.trade->halo().parts() > 1;
-    const std::int64_t least = work_.all_in_edges() * (in_part ? kGatheredInPart : kGathered) / 100 + work_.slots;
+    const std::int64_t percent = work_.trade != nullptr ? kGatheredInPart : kGathered;
+    const std::int64_t least = work_.all_in_edges() * percent / 100 + work_.slots;
     return edges >= least && !work_.restricted && work_.pager == nullptr;
   }
 

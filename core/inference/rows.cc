@@ -69,17 +69,25 @@ void Workspace::find_result_rows(int stage) {
   rows.tables.clear();
   rows.stored.clear();
   rows.norms.clear();
+  rows.changed.clear();
+  rows.before.clear();
   rows.outputs = nullptr;
+  const auto add_stored = [&](int t) {
+    const RowUsers& users = row_users[at(t)];
+    rows.stored.push_back(&state.stored[at(t)]);
+    rows.changed.insert(rows.changed.end(), users.changed.begin(), users.changed.end());
+    if (users.keeps()) rows.before.push_back(&rows_before[at(t)]);
+  };
   for (const Instruction& step : source().stages[at(stage)]) {
     if (step.op == Op::StoreMessage) {
       const AggregationSpec& spec = aggregation(step.index);
       if (spec.root == Root::Message) rows.tables.push_back(&state.aggregates[at(step.index)]);
-      rows.stored.push_back(&state.stored[at(spec.message_table)]);
+      add_stored(spec.message_table);
       if (spec.scaled()) rows.norms.push_back(&state.norms[at(spec.context)]);
     } else if (step.op == Op::StoreRow) {
       const int root_of = row_users[at(step.index)].root_of;
       if (root_of >= 0) rows.tables.push_back(&state.aggregates[at(root_of)]);
-      rows.stored.push_back(&state.stored[at(step.index)]);
+      add_stored(step.index);
     } else if (step.op == Op::Output) {
       rows.outputs = &publication;
     } else if (step.op == Op::LoadStored) {

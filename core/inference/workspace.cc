@@ -52,8 +52,8 @@ Workspace::Workspace(const GraphStore& store, Program model, const EngineOptions
   if (options.halo == nullptr) return;
   invariant(options.strategy == Strategy::Incremental && !options.compact && !options.on_demand && pager == nullptr,
             "a part whose engine is not plain");
+  if (options.halo->parts() == 1) return;  // a part that is alone has no ghosts, and goes back as any engine does
   trade = std::make_unique<HaloTrade>(*this, *options.halo);
-  for (DegreeNorm& norm : state.norms) norm.leave_out(options.halo);
 }
 
 Workspace::~Workspace() = default;

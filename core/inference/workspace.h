@@ -30,13 +30,17 @@ struct ResultRows {
   std::vector<const RowTable<std::int64_t>*> tables;
   std::vector<const StoredRows*> stored;
   std::vector<const DegreeNorm*> norms;
-  const Publication* outputs = nullptr;  // of the last stage
+  std::vector<const VertexSet*> changed;  // that vertices join whose row changes
+  std::vector<const OldRows*> before;     // that keep rows of before the batch
+  const Publication* outputs = nullptr;   // of the last stage
   VertexId limit = 0;
   void prefetch(VertexId v) const {
     if (v >= limit) return;
     for (const RowTable<std::int64_t>* table : tables) prefetch_row(table->row(v), table->row_bytes());
     for (const StoredRows* rows : stored) rows->prefetch(v);
     for (const DegreeNorm* norm : norms) norm->prefetch(v);
+    for (const VertexSet* set : changed) prefetch_line(set->mark_address(v));
+    for (const OldRows* rows : before) rows->prefetch(v);
     if (outputs != nullptr) outputs->prefetch(v);
   }
 };

@@ -204,7 +204,7 @@ class PartWorker:
 
     def _capture(self, version: int, driver: bytes | None, native: Any) -> Callable[[], PartSnapshot]:
         part = self.part
-        parcels: Rounds = _native.parcels_of_start(native) if part.parts > 1 else []
+        parcels: Rounds = _native.parcels_of_start(native)
         formed = part.capture()
         work = {"work": self._work.counts().copy(), "work_total": np.array(self._work.total)}
         memory, scales = native.remember(part.halo), native.scale_exponents()
