@@ -31,6 +31,7 @@ def ray_cluster() -> Iterator[Any]:
     folder = tempfile.mkdtemp(prefix="r")  # short: sockets lie in it
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     options = {"log_to_driver": False, "logging_level": "ERROR", "_temp_dir": folder, "object_store_memory": 100 << 20}
+    options["_system_config"] = {"worker_niceness": 0}  # other tests run at the same time
     ray.init("local", num_cpus=4, include_dashboard=False, **options)
     yield ray
     ray.shutdown()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
+from livegnn.cli import main
 from tests.serve.client import post
 from tests.unit.deployment.world import ENGINES, graph, model, prepared
 
@@ -68,7 +69,7 @@ def place():
         yield prepared(Path(folder))
 
 
-def test_a_service_over_workers_loses_nothing_that_it_acknowledged(place):
+def test_a_service_over_workers_loses_nothing_that_it_acknowledged(place, capsys):
     (place / "livegnn.toml").write_text(CONFIG)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "RAY_TMPDIR": str(place)}
     command = [sys.executable, "-m", "livegnn", "--plain", "serve", str(place / "livegnn.toml"), "--port", "0"]
@@ -76,10 +77,10 @@ def test_a_service_over_workers_loses_nothing_that_it_acknowledged(place):
     with subprocess.Popen([*command, "--workers", "2"], env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         line = server.stdout.readline()
-        found = re.search(r"(http://127\.0\.0\.1:\d+): version 0, scores \(fraud/1\)", line)
+        found = re.search(r"(http://127\.0\.0\.1:\d+): version 0, scores \(fraud/1\); workers: 2", line)
         assert found is not None, line
         workers = [pid for pid, name in descendants(server.pid).items() if "RayWorker" in name]
-        assert len(workers) == 2
+        assert [os.getpriority(os.PRIO_PROCESS, each) for each in workers] == [0, 0]
         for number in range(10):
             if number in (3, 6):
                 os.kill(workers[number // 6], signal.SIGKILL)
@@ -93,6 +94,8 @@ def test_a_service_over_workers_loses_nothing_that_it_acknowledged(place):
             rows = post(f"{found[1]}/v1/embeddings", {"ids": list(range(30))})
             assert rows["version"] == number + 1
             np.testing.assert_array_equal(np.array(rows["rows"], np.float32), engine.embeddings(range(30)))
+        assert main(["--plain", "status", found[1]]) == 0
+        assert capsys.readouterr().out.count("livegnn_worker_vertices") == 3
         left = descendants(server.pid)
         server.kill()
     config = {"models": str(place / "models"), **ENGINES}

@@ -382,6 +382,20 @@ def test_a_thread_that_is_late_is_an_error():
         run_threads(work, 2, timeout_s=0.2)
 
 
+def test_workers_that_wait_for_other_processes_are_named(ray_cluster, monkeypatch, caplog):
+    monkeypatch.setattr(os, "getpriority", lambda which, who: -1)  # here alone
+    group = RayGroup("here", 1, backend=None)
+    group.form()
+    assert [line for line in caplog.messages if "[here] expected workers of this process's niceness, got 0" in line]
+    group.close()
+    monkeypatch.undo()
+    caplog.clear()
+    group = RayGroup("here", 1, backend=None)
+    group.form()
+    assert not caplog.messages
+    group.close()
+
+
 def test_refuses_wrong_arguments(ray_cluster):
     for number in (0, 1.5):
         with pytest.raises(UsageError, match="at least one worker"):

@@ -146,6 +146,8 @@ def _listen(deployment: Deployment, host: str, port: int, form: str, console: Co
     tokens = [AccessToken(one.name, one.sha256, one.scope) for one in config.token]
     tls = (server.certificate, server.key) if server.certificate and server.key else None
     names = ", ".join(f"{name} ({model})" for name, model in deployment.models.items()) or "no engines"
+    if deployment.cluster is not None:
+        names += f"; workers: {deployment.cluster.workers}"
 
     def ready(url: str) -> None:
         if form == "text":

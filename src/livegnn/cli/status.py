@@ -13,7 +13,7 @@ from livegnn.cli.console import Console
 from livegnn.errors import ServiceError, UsageError
 
 _SHOWN = ("livegnn_version", "livegnn_snapshot_version", "livegnn_waiting_updates", "livegnn_freshness_seconds",
-          "livegnn_requests_total", "livegnn_bytes")  # fmt: skip
+          "livegnn_requests_total", "livegnn_workers_ready", "livegnn_worker_vertices", "livegnn_bytes")  # fmt: skip
 
 
 def add_status(parser: argparse.ArgumentParser) -> None:

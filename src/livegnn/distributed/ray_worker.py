@@ -42,6 +42,13 @@ class WorkerFailure(NamedTuple):
     error: tuple[str, str, Facts] | None = None
 
 
+class WorkerProcess(NamedTuple):
+    """niceness: 0, or how far other processes of its host go before it."""
+
+    pid: int
+    niceness: int
+
+
 class WorkerPlace(NamedTuple):
     """Where a worker is reached: by the other workers, and by the driver. node: its host, to Ray."""
 
@@ -82,8 +89,8 @@ class RayWorker:
         assert self._links is not None
         return self._links
 
-    def ready(self, driver: int, loads: Sequence[str]) -> int | WorkerFailure:
-        """The process's number, once it has loaded these modules and left the group of before: others that wait for it
+    def ready(self, driver: int, loads: Sequence[str]) -> WorkerProcess | WorkerFailure:
+        """The process, once it has loaded these modules and left the group of before: others that wait for it
         there fail. From now on calls of drivers before this one are refused.
         """
         with self._one:
@@ -92,7 +99,7 @@ class RayWorker:
             self._driver = driver
             _load(loads)
             self._leave()
-            return os.getpid()
+            return WorkerProcess(os.getpid(), os.getpriority(os.PRIO_PROCESS, 0))
 
     def open_store(self, driver: int, host: str | None, timeout_s: float) -> tuple[str, int] | WorkerFailure:
         """Of worker 0: where the others meet it."""
