@@ -72,10 +72,12 @@ class Route:
 def checked_group(where: str, workers: object, timeout_s: object) -> float:
     """The seconds that a worker waits for another. Raises: UsageError where no group can be made of the numbers."""
     seconds = as_seconds(timeout_s)
-    if type(workers) is not int or workers < 1 or seconds is None or not seconds > 0:
+    if type(workers) is not int or workers < 1:
+        raise UsageError(f"[{where}] expected at least one worker, got {shown(workers)}; give such a number")
+    if seconds is None or not seconds > 0:
         raise UsageError(
-            f"[{where}] expected at least one worker, and timeout_s above 0 and within {threading.TIMEOUT_MAX:.0f}, "
-            f"got {shown(workers)} and {shown(timeout_s)}; give such numbers"
+            f"[{where}] expected timeout_s above 0 and within {threading.TIMEOUT_MAX:.0f}, got {shown(timeout_s)}; "
+            "give such a number"
         )
     return seconds
 

@@ -70,8 +70,8 @@ class Cluster(Outputs, Switching):
              snapshots: a folder for them that all hosts see; by default they lie in Ray's memory.
              detached: a name under which the workers outlive this process, for attach(); in a Ray that does so, too.
              crew: what hosts the workers, by default a RayCrew.  scales, name: as of Engine.
-    Raises:  as Engine; UsageError for other numbers and for workers' names that are taken; DataMissing without Ray,
-             torch or pymetis; DriverReplaced, from any call, after another process has attached to the workers.
+    Raises:  as Engine; UsageError for other numbers and for workers' names that are taken; DataMissing without Ray
+             or pymetis; DriverReplaced, from any call, after another process has attached to the workers.
     Exactness: bit-equal to an Engine with the whole graph: `state_digest()` is the same text.
     Limits:  incremental, eager and in memory: no strategy=, mode=, state= or memory_limit=; models with one row per
              edge are refused. The driver keeps an entry for each vertex.

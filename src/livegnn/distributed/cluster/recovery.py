@@ -85,6 +85,7 @@ class RecoveringCrew:
         self._moves_max = -1
         self._history: History | None = None
         self._is_attended = False  # whether a thread looks after the snapshot that was begun
+        self._is_resuming = False
 
     @property
     def size(self) -> int:
@@ -133,7 +134,9 @@ class RecoveringCrew:
         """
         with self.lock:
             self._kept.follow(notes, snapshots)
+            self._is_resuming = True
             self._recover(None)
+            self._is_resuming = False
             self._crew.call([("close_what_if",)] * self.size)
             self._crew.call([("drop_swap",)] * self.size)
             self._crew.call([("keep_moves", self._moves_max)] * self.size)
@@ -568,11 +571,16 @@ class RecoveringCrew:
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
-        what = (
-            f"{self._what} {lost} were lost" if lost else "a round broke" if kept.snapshots else "another driver came"
-        )
-        _log.warning("[cluster] %s; all are at version %d again", what, target)
+        self._log_recovery(lost, target)
         return answers if wanted == target else None
+
+    def _log_recovery(self, lost: list[int], version: int) -> None:
+        if self._is_resuming and len(lost) == self.size:  # none was there before
+            _log.info("[cluster] %s started from snapshots; all are at version %d", self._what, version)
+            return
+        broke = "a round broke" if self._kept.snapshots else "another driver came"
+        what = f"{self._what} {lost} were lost" if lost else broke
+        _log.warning("[cluster] %s; all are at version %d again", what, version)
 
 
 def _gone() -> WorkerUnavailable:
