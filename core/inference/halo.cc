@@ -51,7 +51,7 @@ void copy_row(const UpdateBuffer& batch, const Update& update, Update& kept, Upd
 
 // Of a batch, before any of it is taken.
 struct Halo::Plan {
-  std::unordered_set<std::int64_t> needed;  // where vertices come: other parts' that this part's edges end at
+  std::unordered_set<std::int64_t> needed;           // where vertices come: other parts' that this part's edges end at
   std::vector<std::vector<VertexId>> introductions;  // by part: vertices that it has no ghost of yet
 };
 

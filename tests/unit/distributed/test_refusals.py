@@ -122,9 +122,9 @@ def test_a_sampler_waits_for_other_workers_as_long_as_it_is_told_to():
     for seconds in ("a", 0, float("nan")):
         with pytest.raises(UsageError, match=rf"^\[run_threads\] expected timeout_s above 0 .* got '?{seconds}'?;"):
             run_threads(work, 2, timeout_s=seconds)
-    for workers in ("a", 0, True):
-        with pytest.raises(UsageError, match=rf"^\[run_threads\] expected at least one worker, got '?{workers}'?;"):
-            run_threads(work, workers, timeout_s=1.0)
+    for count in ("a", 0, True):
+        with pytest.raises(UsageError, match=rf"^\[run_threads\] expected at least one worker, got '?{count}'?;"):
+            run_threads(work, count, timeout_s=1.0)
 
 
 # ---- units of times
