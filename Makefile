@@ -31,7 +31,7 @@ test: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## native tests, then every Pyt
 	@$(CMAKE) -DLIVEGNN_BUILD_TESTS=ON build/package >build/native.log || { cat build/native.log; exit 1; }
 	@$(CMAKE) --build build/package -j $(JOBS)
 	@$(CTEST) --test-dir build/package
-	@$(PYTEST) -n $(JOBS) $(ARGS)
+	@$(PYTEST) -n $$(($(JOBS) + 1)) --dist worksteal $(ARGS)  # one more, as tests of services and of processes wait
 
 test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UBSan, those with threads under TSan
 	@$(CMAKE) -S . -B build/asan -G Ninja -DLIVEGNN_BUILD_TESTS=ON -DLIVEGNN_SANITIZE=address,undefined

@@ -171,12 +171,11 @@ def imported(module):
 @pytest.mark.parametrize("name", CASES)
 def test_at_import(name):
     module = made(name)
-    model = imported(module)
-    assert model.weights == ("required" if isinstance(module, OfWeights) else "none")
-    assert recomputes(model) == (name in GATHERED or name in ATTENTION_OF_WEIGHTS)
     rtol = ROUNDED if "attention" in name else EXACT  # GATConv's weights of attributes are folded
     width = None if isinstance(module, OfWeights) else module.width
-    assert_equal(module, rtol=rtol, input_width=5, edge_width=width)
+    model = assert_equal(module, rtol=rtol, input_width=5, edge_width=width)
+    assert model.weights == ("required" if isinstance(module, OfWeights) else "none")
+    assert recomputes(model) == (name in GATHERED or name in ATTENTION_OF_WEIGHTS)
 
 
 def live(name, vertices=16):

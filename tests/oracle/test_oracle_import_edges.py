@@ -14,12 +14,6 @@ pytestmark = pytest.mark.filterwarnings(
 CASES = forwards.VALUES | forwards.FOLLOWED
 
 
-def imported(name):
-    torch.manual_seed(0)
-    module = liven(CASES[name](), 1)
-    return module, lg.from_pyg(module)
-
-
 class Encoded(torch.nn.Module):
     """A forward over Data that cannot do without edge_attr, of a width that only its encoder states."""
 
@@ -39,11 +33,7 @@ def test_a_width_of_attributes_that_an_encoder_states():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_module(name):
-    module, _ = imported(name)
-    assert_equal(module, rtol=ROUNDED)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_follows_a_stream(name):
-    follows_a_stream(name, *imported(name))
+def test_equals_the_module_and_follows_a_stream(name):
+    torch.manual_seed(0)
+    module = CASES[name]()
+    follows_a_stream(name, module, assert_equal(module, rtol=ROUNDED))

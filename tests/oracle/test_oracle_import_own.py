@@ -40,9 +40,10 @@ def by_pyg(module, model, mirror, dtype):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_module(name):
-    module, _ = imported(name)
-    assert_equal(module, rtol=ROUNDED, **own.OPTIONS.get(name, {}))
+def test_equals_the_module_and_follows_a_stream(name):
+    torch.manual_seed(0)
+    module = CASES[name]()
+    follows_a_stream(name, module, assert_equal(module, rtol=ROUNDED, **own.OPTIONS.get(name, {})))
 
 
 def follows_a_stream(name, module, model):
@@ -57,11 +58,6 @@ def follows_a_stream(name, module, model):
         check_engine(engine, mirror, note)
         truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
         check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, note)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_follows_a_stream(name):
-    follows_a_stream(name, *imported(name))
 
 
 def values(name):

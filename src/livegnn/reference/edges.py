@@ -5,7 +5,7 @@ Part of `livegnn.reference.evaluate`, which reads the stored grammar and hands i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,13 @@ REDUCES: dict[str, Callable[[AnyArray], AnyArray]] = {
     "median": lambda m: np.sort(m, axis=0)[(len(m) - 1) // 2],
     "newest": lambda m: m[-1],
 }
+
+
+def by_destination(dst: AnyArray) -> Iterator[tuple[int, AnyArray]]:
+    """Each vertex that is there, and the positions of its edges, ascending."""
+    order = np.argsort(dst, kind="stable")
+    found, starts = np.unique(dst[order], return_index=True)
+    return zip(found.tolist(), np.split(order, starts)[1:], strict=True)
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,8 @@ def gather(
     message = value(entry["inputs"][0])
     score = value(entry["inputs"][1]) if len(entry["inputs"]) > 1 else None
     result = np.zeros((count, message.shape[1]), dtype)
-    for v in range(count):
-        mine = np.flatnonzero(chosen.dst == v)
-        if len(mine):
-            result[v] = _reduce(entry, message[mine], None if score is None else score[mine])
+    for v, mine in by_destination(chosen.dst):
+        result[v] = _reduce(entry, message[mine], None if score is None else score[mine])
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.reference.edges import REDUCES, Edges, by_heads, gather, on_edges, rows_of_edges
+from livegnn.reference.edges import REDUCES, Edges, by_destination, by_heads, gather, on_edges, rows_of_edges
 from livegnn.types import AnyArray, Int64Array
 
 
@@ -122,8 +122,7 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
     if entry.get("reduce", "sum") == "sum":
         np.add.at(a, dst, w[:, None] * x[src])  # one edge after the other
     else:
-        for v in np.unique(dst):
-            mine = np.flatnonzero(dst == v)
+        for v, mine in by_destination(dst):
             a[v] = REDUCES[entry["reduce"]](w[mine, None] * x[src[mine]])
     if entry["norm"] == "mean":
         count = np.bincount(dst, minlength=n)

@@ -1,6 +1,7 @@
 """Training, serving and caches on a GPU, a pretended one on every machine: the numbers of the CPU, to rounding."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -63,6 +64,11 @@ def close_reports(got, expected):
     np.testing.assert_allclose(np.array(epochs), np.array(their_epochs), atol=1e-3)
 
 
+@functools.cache
+def report_of_the_cpu(name="tgn"):
+    return run_of("cpu", name)[0].report
+
+
 def run_of(device, name="tgn", rounds=ROUNDS, **options):
     trainer = trainer_of(graph_of(WARM), model_of(name, dropout=0.0), device=device, **OPTIONS, **options)
     if not trainer.rounds:
@@ -74,7 +80,7 @@ def run_of(device, name="tgn", rounds=ROUNDS, **options):
 
 @pytest.mark.parametrize("name", ["tgn", "tgat"])
 def test_rounds_on_a_gpu_are_those_of_the_cpu(gpu, name):
-    close_reports(run_of(gpu, name)[0].report, run_of("cpu", name)[0].report)
+    close_reports(run_of(gpu, name)[0].report, report_of_the_cpu(name))
 
 
 @pytest.mark.parametrize("first_there", [True, False])
@@ -84,7 +90,7 @@ def test_a_training_goes_on_where_another_device_left_it(gpu, tmp_path, first_th
     half.close()
     whole, done = run_of(then, folder=tmp_path)
     assert done == ROUNDS - 1
-    close_reports(whole.report, run_of("cpu")[0].report)
+    close_reports(whole.report, report_of_the_cpu())
 
 
 def same_answers(one, other):

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch_geometric.utils as utils
@@ -48,9 +48,11 @@ STAND_INS: dict[str, Callable[..., Any]] = {name: _stand_in(each) for name, each
 _names = {id(each): f"utils.{name}" for name, each in STAND_INS.items()}
 
 
-def original_of(function: Any) -> Any:
-    """What a function is when no forward is read."""
-    return _bound.get(id(function), function)
+def bindings(stand_ins: Mapping[int, Callable[..., Any]]) -> dict[int, Callable[..., Any]]:
+    """By id of what a name may be bound to, what is to be in its place: stand-ins, which are given by the ids of the
+    functions, and the function itself for what else stands in while a forward is read.
+    """
+    return {**stand_ins, **{bound: stand_ins.get(id(each), each) for bound, each in [*_bound.items()]}}
 
 
 def name_of_utility(function: Any) -> str | None:
