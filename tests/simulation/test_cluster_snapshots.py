@@ -132,7 +132,11 @@ def test_that_a_damaged_file_is_named(tmp_path, name, damage):
 
 
 def test_that_a_folder_has_one_cluster_and_one_driver(tmp_path, caplog):
-    pair = Pair(3, snapshots=tmp_path, snapshot_batches=1)
+    with caplog.at_level(logging.INFO, logger="livegnn"):
+        pair = Pair(3, snapshots=tmp_path, snapshot_batches=1)
+    assert "[cluster] workers start" in caplog.messages
+    assert caplog.messages[-1] == "[cluster] all are at version 0"
+    caplog.clear()
     with pytest.raises(lg.errors.UsageError, match="expected a folder without snapshots"):
         Pair(3, snapshots=tmp_path)
     with caplog.at_level(logging.WARNING, logger="livegnn"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from inspect import signature
@@ -53,6 +54,7 @@ from livegnn.stored import file_path
 from livegnn.types import Float32Array, Int64Array
 
 _MASK = 2**64 - 1
+_log = logging.getLogger("livegnn")
 
 
 class Cluster(Outputs, Switching):
@@ -118,6 +120,7 @@ class Cluster(Outputs, Switching):
             raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
         source: GraphSource = graph if isinstance(graph, PartsFolder) else WholeGraph(graph)
         recipe = Recipe.of(model, source.shape)
+        _log.info("[cluster] vertices to cut: %d; workers: %d", source.graph.vertex_count, workers)
         parts = source.parts(workers, partition)
         directory = Directory(source.graph, source.newcomers(parts, newcomers))
         folder = None if snapshots is None else SnapshotFolder(snapshots)
@@ -125,9 +128,12 @@ class Cluster(Outputs, Switching):
             folder.begin()
         settings = ClusterSettings(snapshot_batches, name, None if folder is None else str(folder.path))
         self._begin(model, source.shape, directory, settings)
+        _log.info("[cluster] workers start")
         crew = crew or RayCrew(workers, threads, timeout_s, address, detached)
         self._serve(crew, recipe, detached is not None, folder)
+        _log.info("[cluster] the workers take their parts and run the model")
         self._crew.start(source.steps(recipe, parts, scales or []))
+        _log.info("[cluster] all are at version %d", self.version)
 
     def _begin(self, model: Model, shape: GraphShape, directory: Directory, settings: ClusterSettings) -> None:
         self.model, self.shape, self._directory, self.graph = model, shape, directory, directory.graph
