@@ -29,9 +29,8 @@ def ray_cluster() -> Iterator[Any]:
     """A Ray of four CPUs on this machine, for all tests of a process."""
     ray = pytest.importorskip("ray")
     folder = tempfile.mkdtemp(prefix="r")  # short: sockets lie in it
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})  # other tests run meanwhile
     options = {"log_to_driver": False, "logging_level": "ERROR", "_temp_dir": folder, "object_store_memory": 100 << 20}
-    options["_system_config"] = {"worker_niceness": 0}  # other tests run at the same time
     ray.init("local", num_cpus=4, include_dashboard=False, **options)
     yield ray
     ray.shutdown()

@@ -86,9 +86,9 @@ class OldRows {
   std::vector<Log> logs_;
 };
 
-// Of a state: kept while a what_if is open, and during every batch of a part or where the state is compact. Stored rows
-// that are kept for the batch anyway (Workspace::rows_before) are not in it, nor are aggregates that are summed again
-// instead.
+// Of a state: kept while a what_if is open, and during every batch of one part of several or where the state is
+// compact. Stored rows that are kept for the batch anyway (Workspace::rows_before) are not in it, nor are aggregates
+// that are summed again instead.
 class Journal {
  public:
   bool on() const { return on_; }

@@ -383,10 +383,18 @@ def test_a_thread_that_is_late_is_an_error():
 
 
 def test_workers_that_wait_for_other_processes_are_named(ray_cluster, monkeypatch, caplog):
-    monkeypatch.setattr(os, "getpriority", lambda which, who: -1)  # here alone
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    monkeypatch.setattr(os, "getpriority", lambda which, who: own - 1)  # here alone
     group = RayGroup("here", 1, backend=None)
     group.form()
-    assert [line for line in caplog.messages if "[here] expected workers of this process's niceness, got 0" in line]
+    wanted = f"[here] expected workers of this process's niceness, got {own} (by default"
+    assert [line for line in caplog.messages if line.startswith(wanted)]
+    caplog.clear()
+    os.kill(group.pids[0], signal.SIGKILL)
+    with pytest.raises(WorkerUnavailable):
+        group.call(repr)
+    group.form()
+    assert not caplog.messages  # once
     group.close()
     monkeypatch.undo()
     caplog.clear()

@@ -156,6 +156,25 @@ def test_that_a_folder_has_one_cluster_and_one_driver(tmp_path, caplog):
         lg.Cluster.restore(tmp_path / "empty")
 
 
+def test_that_workers_lost_while_a_cluster_is_restored_are_named(tmp_path, caplog, monkeypatch):
+    pair = Pair(3, snapshots=tmp_path, snapshot_batches=1)
+    crew = ThreadCrew(pair.crew.size)
+    call, calls = crew.call, []
+
+    def losing(given):
+        calls.append(given[0][0])
+        if calls.count("start_again") == 1 and calls[-1] == "start_again":
+            for worker in range(crew.size):
+                crew.kill(worker)
+        return call(given)
+
+    monkeypatch.setattr(crew, "call", losing)
+    with caplog.at_level(logging.WARNING, logger="livegnn"):
+        restored = lg.Cluster.restore(tmp_path, crew=crew)
+    assert [line for line in caplog.messages if f"workers {list(range(crew.size))} were lost; all are at" in line]
+    assert restored.state_digest() == pair.engine.state_digest()
+
+
 def test_that_of_two_clusters_that_begin_at_once_one_has_the_folder(tmp_path, monkeypatch):
     start, later = ThreadCrew.call, []
 

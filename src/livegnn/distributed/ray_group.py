@@ -102,6 +102,7 @@ class RayGroup:
         self.about = {**(about or {}), **own}
         self.starts, self.pids, self.formations = [0] * workers, [0] * workers, 0
         self.lost: WorkerUnavailable | None = None
+        self._has_warned = False
 
     @property
     def size(self) -> int:
@@ -177,7 +178,7 @@ class RayGroup:
         options: dict[str, Any] = {"address": self._address, "backend": self._backend, **about}
         group = RayGroup(self._where, workers, keeps_kinds=self._keeps_kinds, **options)
         group._name = None if self._name is None else self._name.of_another_crew(number)
-        group._ray = self._ray
+        group._ray, group._has_warned = self._ray, self._has_warned
         return group
 
     def lead(self) -> None:
@@ -199,8 +200,7 @@ class RayGroup:
         loads = self._loads if self._backend is None else ("torch.distributed", *self._loads)
         processes = self._over_ray([actor.ready.remote(driver, loads) for actor in self._actors], _START_S)
         self.pids = [each.pid for each in processes]
-        if not self.formations:
-            self._warn_if_nice(max(each.niceness for each in processes))
+        self._warn_if_nice(max(each.niceness for each in processes))
         self.formations += 1
         self._formed = f"{self._round}-{self.formations}"
         host = ONE_HOST if len(self._ray.nodes()) == 1 else None
@@ -281,10 +281,11 @@ class RayGroup:
     # ---- inside
 
     def _warn_if_nice(self, niceness: int) -> None:
-        if niceness > os.getpriority(os.PRIO_PROCESS, 0):
+        if niceness > os.getpriority(os.PRIO_PROCESS, 0) and not self._has_warned:
+            self._has_warned = True
             _log.warning(
-                "[%s] expected workers of this process's niceness, got %d (by default Ray says 15): they wait for any "
-                "other process that is busy; set RAY_worker_niceness=0 before `ray start`, on all machines",
+                "[%s] expected workers of this process's niceness, got %d (by default Ray adds 15): they wait for any "
+                "other process that is busy; set RAY_worker_niceness=0 before Ray starts, on all machines",
                 self._where,
                 niceness,
             )

@@ -12,7 +12,6 @@ from livegnn.optional import need
 _ANY = ("auto", "local")
 _HERE = ("127.0.0.1", "localhost")
 _PATIENCE_S = 10.0
-_OF_OUR_OWN = {"worker_niceness": 0}  # by default 15: any other process of the machine goes before a worker
 _started: list[str] = []  # addresses of Rays that end with this process
 
 
@@ -31,7 +30,9 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
         found = address or os.environ.get("RAY_ADDRESS") or "local"
         if outlives and found == "local":
             raise _ends_with_us(where)
-        alone = {"include_dashboard": False, "_system_config": _OF_OUR_OWN} if found == "local" else {}
+        alone = {"include_dashboard": False} if found == "local" else {}
+        if found == "local":  # by default 15: any other process of the machine goes before a worker
+            os.environ.setdefault("RAY_worker_niceness", "0")
         _refuse_silent(where, found)
         try:
             ray.init(address=found, log_to_driver=False, logging_level="ERROR", **alone)

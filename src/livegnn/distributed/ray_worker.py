@@ -43,7 +43,7 @@ class WorkerFailure(NamedTuple):
 
 
 class WorkerProcess(NamedTuple):
-    """niceness: 0, or how far other processes of its host go before it."""
+    """niceness: as the system has it; others of its host go before a process with more of it."""
 
     pid: int
     niceness: int

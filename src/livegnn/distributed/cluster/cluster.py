@@ -120,7 +120,7 @@ class Cluster(Outputs, Switching):
             raise UsageError(f"[Cluster] expected a crew of {workers} workers, got one of {crew.size}; make as many")
         source: GraphSource = graph if isinstance(graph, PartsFolder) else WholeGraph(graph)
         recipe = Recipe.of(model, source.shape)
-        _log.info("[cluster] vertices to cut: %d; workers: %d", source.graph.vertex_count, workers)
+        _log.info("[cluster] vertices: %d; workers: %d", source.graph.vertex_count, workers)
         parts = source.parts(workers, partition)
         directory = Directory(source.graph, source.newcomers(parts, newcomers))
         folder = None if snapshots is None else SnapshotFolder(snapshots)

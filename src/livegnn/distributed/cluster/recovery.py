@@ -136,7 +136,6 @@ class RecoveringCrew:
             self._kept.follow(notes, snapshots)
             self._is_resuming = True
             self._recover(None)
-            self._is_resuming = False
             self._crew.call([("close_what_if",)] * self.size)
             self._crew.call([("drop_swap",)] * self.size)
             self._crew.call([("keep_moves", self._moves_max)] * self.size)
@@ -537,6 +536,7 @@ class RecoveringCrew:
         Args:    batch: that may stand or not.
         Returns: what the batch that makes version `wanted` came to, where it stands; else None.
         """
+        resumes, self._is_resuming = self._is_resuming, False  # later attempts are due to losses
         self._kept.give_up()
         versions, kept = self._crew.reform(), self._kept
         lost = [worker for worker, version in enumerate(versions) if version < 0]
@@ -571,11 +571,11 @@ class RecoveringCrew:
             calls = [("apply", *one) if had < version else ("repeat", version) for had in versions]
             answers = self._crew.call(calls)
         self._in_doubt = False
-        self._log_recovery(lost, target)
+        self._log_recovery(lost, target, resumes)
         return answers if wanted == target else None
 
-    def _log_recovery(self, lost: list[int], version: int) -> None:
-        if self._is_resuming and len(lost) == self.size:  # none was there before
+    def _log_recovery(self, lost: list[int], version: int, resumes: bool) -> None:
+        if resumes and len(lost) == self.size:  # none was there before
             _log.info("[cluster] %s started from snapshots; all are at version %d", self._what, version)
             return
         broke = "a round broke" if self._kept.snapshots else "another driver came"
