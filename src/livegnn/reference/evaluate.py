@@ -192,7 +192,7 @@ def local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, Any
         rows = [array["table"][i] if i >= 0 else np.zeros(array["table"].shape[1], kind) for i in found]
         return np.array(rows, kind).reshape(len(x), array["table"].shape[1])
     if op == "Linear":
-        y = np.array([array["weight"] @ row for row in x], dtype=kind).reshape(len(x), len(array["weight"]))
+        y = np.matmul(array["weight"], x[:, :, None])[:, :, 0]  # row by row
         return y + array.get("bias", kind(0))
     if op == "PReLU":
         return np.maximum(x, 0) + array["slope"] * np.minimum(x, 0)
@@ -227,17 +227,14 @@ def _join(entry: Mapping[str, Any], xs: list[AnyArray]) -> Any:
 
 
 def _elementwise(name: str, xs: list[AnyArray]) -> Any:
-    """One number at a time, from the definition."""
-    columns = np.broadcast_shapes(*(x.shape for x in xs))
-    numbers = [np.broadcast_to(x, columns).ravel() for x in xs]
+    """From the definition, number by number."""
     formulas: dict[str, Callable[..., Any]] = {
-        "minimum": lambda a, b: a if a <= b else b,
-        "divide": lambda a, b: a / b if b != 0 else b * 0,
-        "less": lambda a, b: 1 if a < b else 0,
-        "where": lambda c, a, b: a if c != 0 else b,
+        "minimum": lambda a, b: np.where(a <= b, a, b),
+        "divide": lambda a, b: np.where(b != 0, a / np.where(b != 0, b, 1), b * 0),
+        "less": lambda a, b: a < b,
+        "where": lambda c, a, b: np.where(c != 0, a, b),
     }
-    flat = [formulas[name](*each) for each in zip(*numbers, strict=True)]
-    return np.array(flat, dtype=xs[0].dtype).reshape(columns)
+    return formulas[name](*np.broadcast_arrays(*xs)).astype(xs[0].dtype)
 
 
 def _sigmoid(x: AnyArray) -> Any:
