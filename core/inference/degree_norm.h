@@ -24,9 +24,8 @@ class DegreeNorm {
  public:
   explicit DegreeNorm(const DegreeNormSpec& spec) : spec_(spec) {}
 
-  // Its ghosts have the factors that their owners send. Null, or of a part that is alone: there are none.
-  void leave_out(const Halo* halo) { halo_ = halo != nullptr && halo->parts() > 1 ? halo : nullptr; }
-  void adopt(VertexId v, float scale);                                  // a ghost's, after update()
+  void leave_out(const Halo* halo) { halo_ = halo; }  // its ghosts have the factors that their owners send
+  void adopt(VertexId v, float scale);                // a ghost's, after update()
   void put(VertexId v, float scale) { factors_[at(v)].scale = scale; }  // the same from scratch
 
   void reserve(std::int64_t slots);

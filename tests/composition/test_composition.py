@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from tests.composition.table import CELLS, COLUMNS, OPEN, ROWS, page
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_cell(row, column, seed, tmp_path):
     if (row, column) not in OPEN:

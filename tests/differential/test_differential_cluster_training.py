@@ -133,7 +133,6 @@ def killed(trainer, updates, rng):
         killer.join()
 
 
-@pytest.mark.soak
 def test_killed_workers_are_replaced_and_rounds_repeated(ray_cluster):
     """Three kills in random rounds; weights and memory are those of an undisturbed process."""
     rng, model = np.random.default_rng(7), model_of(dropout=0.0)

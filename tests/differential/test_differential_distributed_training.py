@@ -94,8 +94,10 @@ def movement(model):
     return {name: vector for name, vector in moved.items() if not name.endswith("lin_key.bias")}
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize(("stream", "workers", "partition"), [(generated, 4, "hash"), (real, 2, "metis")])
+@pytest.mark.parametrize(
+    ("stream", "workers", "partition"),
+    [pytest.param(generated, 4, "hash", marks=pytest.mark.soak), (real, 2, "metis")],
+)
 def test_processes_reach_the_accuracy_and_the_memory_of_one(ray_cluster, stream, workers, partition):
     """Sums of gradients are added in another order, and Adam takes steps of one size however small a gradient is, so
     that rounding grows: one process with weights off by an ulp can end with rows that differ by 0.03. So weights must

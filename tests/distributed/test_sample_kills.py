@@ -53,7 +53,7 @@ def test_killed_workers_come_back_and_a_folder_goes_on(tmp_path):
         compare(again, undisturbed)
 
 
-@pytest.mark.parametrize("role", ["sampling", pytest.param("serving", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("role", ["sampling", "serving"])
 def test_a_worker_that_hangs_is_started_again(tmp_path, role):
     rng = random.Random(6)
     graph, undisturbed, cluster = started(tmp_path, hosting=Hosting(hung_timeout_ms=1000))

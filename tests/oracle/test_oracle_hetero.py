@@ -70,7 +70,7 @@ def run(module, seed, batches=8, **options):
 
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_every_layer_between_and_within_types(name):
-    for seed in range(2):
+    for seed in range(3):
         run(TwoLayers(lambda _, s, d: EVERYWHERE[name](s, d)), seed)
 
 
@@ -79,7 +79,7 @@ def test_every_layer_within_a_type(name):
     def convs(triple, src, dst):
         return WITHIN[name](src) if triple == FOLLOW else pyg.SAGEConv((src, dst), 6)
 
-    for seed in range(2):
+    for seed in range(3):
         run(TwoLayers(convs), seed)
 
 
@@ -162,7 +162,7 @@ class Transformer(nn.Module):
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_hgt(heads):
-    for seed in range(2):
+    for seed in range(3):
         run(Transformer(heads), seed)
 
 
@@ -193,7 +193,7 @@ class WithAttributes(nn.Module):
 
 @pytest.mark.parametrize("column", ["weight", "attr"])
 def test_weights_and_attributes(column):
-    for seed in range(2):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         module = liven(WithWeights() if column == "weight" else WithAttributes())
         options = {"weighted": True} if column == "weight" else {"attr_width": 2}

@@ -150,9 +150,9 @@ def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
     if entry["loops"] == "replace":
         if attributes is not None:
             own = np.full((count, attributes.shape[1]), 0.0 if entry["fill"] == "mean" else entry["fill"], kind)
-            for v in range(count):
-                if entry["fill"] == "mean" and (dst == v).any():
-                    own[v] = attributes[dst == v].mean(0)
+            if entry["fill"] == "mean":
+                for v, mine in by_destination(dst):
+                    own[v] = attributes[mine].mean(0)
             attributes = np.vstack([attributes, own])
         weight = None if weight is None else np.concatenate([weight, np.ones(count, kind)])
         src, dst = np.concatenate([src, np.arange(count)]), np.concatenate([dst, np.arange(count)])
