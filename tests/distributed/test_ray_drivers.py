@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from livegnn.distributed.ray_names import RayName
 from livegnn.testing.models import random_model
 from tests.distributed.waiting import wait_for_actors
 from tests.simulation import named_streams
@@ -16,8 +15,17 @@ from tests.soak.drivers import DriverProcess
 
 
 @pytest.fixture
-def address(ray_cluster):
-    return ray_cluster.get_runtime_context().gcs_address
+def begin(ray_cluster):
+    """Begins a driver in a process of its own, which ends with the test."""
+    address, begun = ray_cluster.get_runtime_context().gcs_address, []
+
+    def begin():
+        begun.append(DriverProcess(address))
+        return begun[-1]
+
+    yield begin
+    for driver in begun:
+        driver.kill()
 
 
 def made(seed):
@@ -27,9 +35,9 @@ def made(seed):
     return lg.Engine(model, graph, threads=1), mirror, rng
 
 
-def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(address, name):
+def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(begin, name):
     engine, mirror, rng = made(1)
-    driver = DriverProcess(address)
+    driver = begin()
     assert driver.make(engine, 2, detached=name, snapshot_batches=4, partition="ldg") == (0, engine.state_digest())
     processes = driver.ask("processes")
     for life in range(4):
@@ -38,7 +46,7 @@ def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(address, 
             engine.apply(updates)
             assert driver.ask("apply", updates) == engine.graph.version
         updates = named_streams.random_batch(rng, mirror, 20)
-        following = DriverProcess(address)
+        following = begin()
         driver.send("apply", updates)
         time.sleep(float(rng.random() * 0.03))
         acknowledged = driver.kill()
@@ -53,19 +61,18 @@ def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(address, 
         assert digest == engine.state_digest(), life
         assert driver.ask("processes") == processes  # nothing was computed again
     driver.ask("close")
-    assert not RayName("test", name).actors()
-    driver.kill()
+    wait_for_actors(name, 0)
 
 
-def test_that_a_driver_killed_in_a_repartition_leaves_one_crew(address, name):
+def test_that_a_driver_killed_in_a_repartition_leaves_one_crew(begin, name):
     engine, mirror, rng = made(4)
-    driver = DriverProcess(address)
+    driver = begin()
     driver.make(engine, 2, detached=name, partition="hash")
     for workers, delay in ((3, 3.0), (1, None)):
         updates = named_streams.random_batch(rng, mirror, 20)
         engine.apply(updates)
         driver.ask("apply", updates)
-        following = DriverProcess(address)
+        following = begin()
         driver.send("repartition", "ldg", workers)
         if delay is None:
             driver.answer()
@@ -78,13 +85,12 @@ def test_that_a_driver_killed_in_a_repartition_leaves_one_crew(address, name):
         assert len(processes) in ((workers,) if done else (2, workers))
         wait_for_actors(name, len(processes))
     driver.ask("close")
-    driver.kill()
 
 
 @pytest.mark.soak
-def test_that_a_driver_that_hung_is_refused_and_ends_nothing(address, name):
+def test_that_a_driver_that_hung_is_refused_and_ends_nothing(begin, name):
     engine, mirror, rng = made(2)
-    driver = DriverProcess(address)
+    driver = begin()
     driver.make(engine, 2, detached=name, timeout_s=2.0, partition="hash")
     updates = named_streams.random_batch(rng, mirror, 20)
     driver.send("apply", updates)
@@ -102,7 +108,6 @@ def test_that_a_driver_that_hung_is_refused_and_ends_nothing(address, name):
     with pytest.raises(lg.errors.DriverReplaced):
         driver.ask("read")
     driver.ask("close")
-    driver.kill()
     processes = [facts["process"] for facts in cluster.report()]
     for _ in range(3):
         updates = named_streams.random_batch(rng, mirror, 20)
@@ -115,9 +120,9 @@ def test_that_a_driver_that_hung_is_refused_and_ends_nothing(address, name):
 
 
 @pytest.mark.soak
-def test_that_a_worker_lost_with_its_driver_is_said(address, name):
+def test_that_a_worker_lost_with_its_driver_is_said(begin, name):
     engine, _, _ = made(3)
-    driver = DriverProcess(address)
+    driver = begin()
     driver.make(engine, 2, detached=name, partition="hash")
     victim = driver.ask("processes")[1]
     driver.kill()
@@ -128,9 +133,9 @@ def test_that_a_worker_lost_with_its_driver_is_said(address, name):
         lg.Cluster.attach(name)
 
 
-def test_that_driver_and_workers_are_killed_together(address, name, tmp_path):
+def test_that_driver_and_workers_are_killed_together(begin, name, tmp_path):
     engine, mirror, rng = made(5)
-    driver = DriverProcess(address)
+    driver = begin()
     driver.make(engine, 2, detached=name, partition="hash", snapshots=str(tmp_path), snapshot_batches=1)
     for _ in range(3):
         updates = named_streams.random_batch(rng, mirror, 20)

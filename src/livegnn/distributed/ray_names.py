@@ -27,6 +27,7 @@ from livegnn.optional import need
 
 _NAMESPACE = "livegnn"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_GONE = (ValueError, AssertionError)  # of Ray, for an actor that has died, and for one whose class went with its driver
 
 
 def replaced(where: str) -> DriverReplaced:
@@ -126,7 +127,7 @@ class RayName:
             name, *numbers = each["name"].split(".")
             if each["namespace"] == _NAMESPACE and name == self.name and len(numbers) == 4:
                 crew, (rank, *order) = numbers[0], map(int, numbers[1:])
-                with suppress(ValueError):  # it has died since
+                with suppress(*_GONE):
                     actor = ray.get_actor(each["name"], namespace=_NAMESPACE)
                     found.append(NamedActor(crew, rank, (order[0], order[1]), actor))
         return found

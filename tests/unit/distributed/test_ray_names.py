@@ -1,6 +1,7 @@
 """Which driver a name belongs to, and which crew: the protocol on a store in memory, without Ray."""
 
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,6 +121,22 @@ def test_that_a_driver_that_leads_while_it_is_replaced_knows_it_or_both_agree(st
     assert led == []
     assert later[0].crew in (first.crew, successor.crew)
     assert RayName("test", "fraud").serving() == later[0].crew
+
+
+def test_that_workers_that_end_meanwhile_are_none(monkeypatch):
+    """Ray names them a moment longer, and cannot find them, or no longer their class."""
+    endings = {"1": ValueError("Failed to look up actor"), "2": AssertionError("Expected str or bytes, got NoneType")}
+
+    def get_actor(name, namespace):
+        rank = name.split(".")[2]
+        if rank in endings:
+            raise endings[rank]
+        return f"actor {rank}"
+
+    names = [{"name": f"fraud.1-0.{rank}.1.{rank}", "namespace": "livegnn"} for rank in range(4)]
+    ray = SimpleNamespace(util=SimpleNamespace(list_named_actors=lambda all_namespaces: names), get_actor=get_actor)
+    monkeypatch.setattr(ray_names, "need", lambda module, extra: ray)
+    assert [(each.rank, each.actor) for each in RayName("test", "fraud").actors()] == [(0, "actor 0"), (3, "actor 3")]
 
 
 def test_that_crews_of_two_drivers_have_two_numbers(store):
