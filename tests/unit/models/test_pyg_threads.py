@@ -1,8 +1,9 @@
-"""An import in one thread leaves modules of other threads alone."""
+"""An import in one thread leaves modules of other threads alone, and takes one thread of PyTorch's."""
 
 import contextlib
 import threading
 
+import pytest
 import torch
 from torch import nn
 from torch_geometric import nn as pyg
@@ -54,6 +55,24 @@ def test_modules_of_another_thread_compute_while_a_forward_is_traced():
         assert isinstance(each, tuple), each
         assert all(torch.equal(*pair) for pair in zip(each[:2], want, strict=True))
         assert each[2] is plain[0].weight
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_that_torch_computes_on_one_thread_meanwhile_and_on_as_many_as_before_after(fails):
+    seen, before = set(), torch.get_num_threads()
+
+    def meet():
+        seen.add(torch.get_num_threads())
+        if fails:
+            raise ValueError
+
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(lg.errors.ModelError) if fails else contextlib.nullcontext():
+            lg.from_pyg(Net(meet).eval())
+        assert (seen, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_two_traces_do_not_restore_each_others_patches():

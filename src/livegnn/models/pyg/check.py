@@ -242,8 +242,6 @@ def _computing_in(dtype: Any) -> AbstractContextManager[object]:
     """Where a module's copy of `dtype` is run without gradients."""
     stack = ExitStack()
     stack.enter_context(torch.no_grad())
-    stack.callback(torch.set_num_threads, torch.get_num_threads())
-    torch.set_num_threads(1)  # of a vertex's self-loops PyG keeps the last, which several threads do not agree on
     if dtype == torch.float64:
         stack.enter_context(_KeepsFloat64())
     return stack

@@ -8,7 +8,8 @@ known is refused by name, never approximated. PyTorch is imported here and nowhe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from livegnn.errors import DataMissing, ModelError, ModelUnsupported, UpdateError
@@ -75,10 +76,11 @@ def from_pyg(
     options = Options(check, weighted, input_width, edge_width, ignore_cached, outputs, _operators(operators))
     types = types_of(module, metadata)
     try:
-        if types is not None:
-            by_type, record = import_over_types(module, types, options)
-            return _model(by_type, record, types)
-        reading, record = import_module(module, options)
+        with _one_thread():
+            if types is not None:
+                by_type, record = import_over_types(module, types, options)
+                return _model(by_type, record, types)
+            reading, record = import_module(module, options)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error), **error.facts()) from error
     return _model(reading, record, ((), ()))
@@ -119,9 +121,25 @@ def graph_level_from_pyg(
             "several types; import the part before the pools with lg.from_pyg, and pool its embeddings by type"
         )
     try:
-        return import_graph_level(module, Options(check, weighted, input_width, edge_width, ignore_cached, outputs))
+        with _one_thread():
+            return import_graph_level(module, Options(check, weighted, input_width, edge_width, ignore_cached, outputs))
     except UpdateError as error:
         raise ModelError(str(error), **error.facts()) from error
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """PyTorch on one thread. The graphs of an import are tiny, and threads that wait for each other take longer. Of a
+    vertex's self-loops PyG keeps the last, which several threads do not agree on.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:

@@ -67,7 +67,8 @@ def reading_utilities(module: nn.Module) -> Iterator[None]:
     chosen = {id(each): _for_thread(reader, each, STAND_INS[name]) for name, each in _FUNCTIONS.items()}
     spaces = {id(space): space for space in _namespaces(module)}
     with _patching:
-        kept = [(space, key, each) for space in spaces.values() for key, each in [*space.items()] if id(each) in chosen]
+        holding = [space for space in spaces.values() if not chosen.keys().isdisjoint(map(id, [*space.values()]))]
+        kept = [(space, key, each) for space in holding for key, each in [*space.items()] if id(each) in chosen]
         for space, key, each in kept:
             space[key] = chosen[id(each)]
         _bound.update((id(chosen[id(each)]), each) for each in _FUNCTIONS.values())
