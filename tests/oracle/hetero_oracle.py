@@ -1,6 +1,7 @@
 """Compares a live engine over vertex types with its PyG module on HeteroData, after every batch."""
 
 import copy
+import functools
 
 import numpy as np
 import torch
@@ -27,8 +28,13 @@ def module_rows(module, mirror, dtype, columns=()):
         if column in columns
     }
     with torch.no_grad():
-        result = copy.deepcopy(module).to(dtype)(x, edges, **named)
+        result = _twin(module, dtype)(x, edges, **named)
     return {name: rows.double().numpy() for name, rows in result.items() if rows is not None}
+
+
+@functools.lru_cache(maxsize=4)
+def _twin(module, dtype):
+    return copy.deepcopy(module).to(dtype)
 
 
 def check_hetero(engine, module, mirror, note="", columns=()):

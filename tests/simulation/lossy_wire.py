@@ -109,18 +109,24 @@ class SimulatedNetwork:
         """
         parts = [_SteppedPart(work) for work in works]
         self._parts = list(parts)  # type: ignore[arg-type]  # results are of no concern to the wire
+        ready = self._ready(parts)
         while not all(part.ended for part in parts):
-            ready = [rank for rank, part in enumerate(parts) if self._may_run(rank, part)]
             if ready and (not self._wire or self._random.random() < 0.5):
                 parts[self._random.choice(ready)].resume()
+                ready = self._ready(parts)
             elif self._wire:
-                self._move_one()
+                if self._move_one():
+                    ready = self._ready(parts)
             elif lost := [frame for machine in self._machines for frame in machine.again()]:
                 self.counts["again"] += len(lost)
                 self._wire += lost
             else:
                 self._break(parts)
+                ready = self._ready(parts)
         return [part.error if part.error is not None else part.result for part in parts]  # type: ignore[misc]
+
+    def _ready(self, parts: Sequence[_SteppedPart[T]]) -> list[int]:
+        return [rank for rank, part in enumerate(parts) if self._may_run(rank, part)]
 
     def _may_run(self, rank: int, part: _SteppedPart[T]) -> bool:
         if part.ended:
@@ -129,8 +135,8 @@ class SimulatedNetwork:
             part.broken = True
         return not part.waits or part.broken or self._machines[rank].is_complete
 
-    def _move_one(self) -> None:
-        """One thing happens on the wire, to one of its frames."""
+    def _move_one(self) -> bool:
+        """One thing happens on the wire, to one of its frames. Returns: whether a part has all of its round now."""
         place = self._random.randrange(len(self._wire))
         frame, chance = self._wire[place], self._random.random()
         self._wire[place] = self._wire[-1]
@@ -138,7 +144,7 @@ class SimulatedNetwork:
         faults, machine = self.faults, self._machines[frame.to]
         if chance < faults.lost:
             self.counts["lost"] += 1
-            return
+            return False
         if chance < faults.lost + faults.doubled:
             self.counts["doubled"] += 1
             self._wire.append(frame)
@@ -147,6 +153,7 @@ class SimulatedNetwork:
         self.counts["delivered"] += 1
         self.counts["ahead"] += frame.parcel is not None and frame.round > machine.round
         self._wire += machine.take(frame)
+        return machine.is_complete
 
     @staticmethod
     def _break(parts: Sequence[_SteppedPart[T]]) -> None:

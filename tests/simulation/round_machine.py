@@ -36,6 +36,7 @@ class RoundMachine:
         self.round = -1  # the latest that begin() was called for
         self._open = False
         self._got: dict[tuple[int, int], bytes] = {}  # by round and sender
+        self._come: dict[int, int] = {}  # by round: how many of these
         self._unsure: dict[tuple[int, int], WireFrame] = {}  # by round and receiver: not acknowledged
 
     def begin(self, parcels: Sequence[bytes]) -> list[WireFrame]:
@@ -62,8 +63,9 @@ class RoundMachine:
         ended = self.round if self._open else self.round + 1  # rounds before this one
         if frame.round > ended + 1:
             raise InvariantBroken(f"invariant broken: part {frame.sender} is two rounds ahead of part {self.rank}")
-        if frame.round >= ended:
-            self._got.setdefault((frame.round, frame.sender), frame.parcel)
+        if frame.round >= ended and (frame.round, frame.sender) not in self._got:
+            self._got[frame.round, frame.sender] = frame.parcel
+            self._come[frame.round] = self._come.get(frame.round, 0) + 1
         return [WireFrame(self.life, self.rank, frame.sender, frame.round, None)]
 
     def again(self) -> list[WireFrame]:
@@ -73,11 +75,12 @@ class RoundMachine:
     @property
     def is_complete(self) -> bool:
         """Whether every parcel of the round under way is there."""
-        return self._open and all((self.round, part) in self._got for part in range(self.size) if part != self.rank)
+        return self._open and self._come.get(self.round, 0) == self.size - 1
 
     def end(self) -> list[bytes]:
         """Ends a round that is complete. Returns: the parcels, by sender; its own is empty."""
         if not self.is_complete:
             raise InvariantBroken("invariant broken: the end of a round that is not complete")
         self._open = False
+        self._come.pop(self.round, None)
         return [self._got.pop((self.round, part), b"") for part in range(self.size)]

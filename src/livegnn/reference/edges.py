@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ def by_destination(dst: AnyArray) -> Iterator[tuple[int, AnyArray]]:
     """Each vertex that is there, and the positions of its edges, ascending."""
     order = np.argsort(dst, kind="stable")
     found, starts = np.unique(dst[order], return_index=True)
-    return zip(found.tolist(), np.split(order, starts)[1:], strict=True)
+    bounds = [*starts.tolist(), len(dst)]
+    return zip(found.tolist(), (order[begin:end] for begin, end in pairwise(bounds)), strict=True)
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,11 @@ def _given(column: AnyArray | None, what: str) -> AnyArray:
 
 def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
     """The edges that count, with the loops that `loops` asks for after them."""
-    keep = [
-        e
-        for e in range(len(edges.src))
-        if (entry["relation"] is None or _given(edges.types, "types")[e] in np.ravel(entry["relation"]))
-        and (entry["loops"] == "keep" or (edges.src[e] == edges.dst[e]) == (entry["loops"] == "only"))
-    ]
+    keep = np.ones(len(edges.src), np.bool_)
+    if entry["relation"] is not None and len(keep):
+        keep &= np.isin(_given(edges.types, "types"), np.ravel(entry["relation"]))
+    if entry["loops"] != "keep":
+        keep &= (edges.src == edges.dst) == (entry["loops"] == "only")
     src, dst = edges.src[keep].astype(np.int64), edges.dst[keep].astype(np.int64)
     weight = None if edges.weight is None else np.array(edges.weight, kind)[keep]
     attributes = None if edges.attributes is None else np.array(edges.attributes, kind)[keep]
@@ -168,8 +169,8 @@ def _reduce(entry: Entry, message: AnyArray, score: AnyArray | None) -> AnyArray
     heads = entry["heads"]
     power = np.exp(score - score.max(0))
     share = power / (power.sum(0) + score.dtype.type(1e-16))
-    parts = np.split(message, heads, axis=1)
-    return np.concatenate([(share[:, h : h + 1] * part).sum(0) for h, part in enumerate(parts)])
+    parts = message.reshape(len(message), heads, message.shape[1] // heads)
+    return np.ravel((share[:, :, None] * parts).sum(0))
 
 
 def by_heads(entry: Entry, xs: Sequence[AnyArray]) -> Any:
@@ -177,7 +178,7 @@ def by_heads(entry: Entry, xs: Sequence[AnyArray]) -> Any:
     a, b = xs
     if entry["op"] == "RowMatrix":
         out = b.shape[1] // a.shape[1]
-        return np.array([x @ m.reshape(len(x), out) for x, m in zip(a, b, strict=True)], a.dtype).reshape(len(a), out)
+        return np.matmul(a[:, None, :], b.reshape(len(a), a.shape[1], out))[:, 0]
     heads = entry["heads"]
     wide = a.shape[1] // heads
     if entry["op"] == "HeadScale":

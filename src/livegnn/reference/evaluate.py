@@ -134,7 +134,7 @@ def _without_loops(norm: str, n: int, src: AnyArray, dst: AnyArray, w: AnyArray)
     """The entries of D^-1/2 A D^-1/2 (laplacian), D^-1 A (walk) or A - D (difference), where A has no self-loops and D
     is of weighted out-degrees.
     """
-    others = [e for e in range(len(src)) if src[e] != dst[e]]
+    others = src != dst
     src, dst, w = src[others], dst[others], w[others]
     degree = [w.dtype.type(0)] * n
     for u, w_uv in zip(src.tolist(), w, strict=True):
@@ -156,13 +156,8 @@ def _complete_self_loops(n: int, src: AnyArray, dst: AnyArray, w: AnyArray, fill
 
     An unweighted graph gives 1 either way.
     """
-    weights = dict.fromkeys(range(n), fill)
-    for u, v, w_uv in zip(src, dst, w, strict=True):
-        if u == v:
-            weights[int(v)] = w_uv
-    others = [e for e in range(len(src)) if src[e] != dst[e]]
-    own = np.arange(n)
-    loop = np.array([weights[v] for v in range(n)], dtype=w.dtype)
+    others, own, loop = src != dst, np.arange(n), np.full(n, fill, w.dtype)
+    loop[dst[~others]] = w[~others]  # of several the last
     return (
         np.concatenate([src[others], own]).astype(np.int64),
         np.concatenate([dst[others], own]).astype(np.int64),

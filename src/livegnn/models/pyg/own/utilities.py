@@ -221,6 +221,8 @@ def _bind_all(stand_ins: dict[int, Callable[..., Any]]) -> list[tuple[dict[str, 
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or module.__name__.startswith("livegnn."):
             continue
+        if chosen.keys().isdisjoint(map(id, [*names.values()])):
+            continue
         for name, value in list(names.items()):
             if id(value) in chosen:
                 kept.append((names, name, value))
