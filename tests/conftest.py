@@ -14,6 +14,7 @@ slow_is_fine = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("fixed", deadline=None, derandomize=True, suppress_health_check=slow_is_fine)
 settings.register_profile("soak", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=slow_is_fine)
 settings.load_profile(os.environ.get("LIVEGNN_HYPOTHESIS", "fixed"))
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are tiny, and tests run side by side: threads would only wait
 gc.disable()  # until all tests are collected: a fifth of that time goes into walks through what stays
 
 

@@ -9,8 +9,6 @@ from torch_geometric.nn.aggr import QuantileAggregation
 from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
 
-torch.set_num_threads(1)  # graphs here are tiny; threads only wait for each other
-
 EXACT = 1e-9  # both sides in float64: only the order of sums differs
 ROUNDED = 1e-5  # a BatchNorm was folded and rounded to float32
 

@@ -14,7 +14,6 @@ import livegnn as lg
 from livegnn.errors import LiveGnnError, ModelError, ModelUnsupported
 from tests.oracle.pyg_oracle import liven
 
-torch.set_num_threads(1)
 VERTICES, EDGES = 12, 40
 BATCHES = 4
 

@@ -11,7 +11,6 @@ import livegnn as lg
 from livegnn.errors import ModelUnsupported, ValueInvalid
 from tests.oracle.pyg_oracle import liven
 
-torch.set_num_threads(1)
 TO, BACK, PEER = ("A", "to", "B"), ("B", "back", "A"), ("A", "peer", "A")
 WIDTHS = {"A": 4, "B": 3}
 COUNT = 7

@@ -9,8 +9,6 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
 
-torch.set_num_threads(1)
-
 
 def both(module, src, dst, weight=None, vertices=4, width=2):
     """(livegnn's truth, PyG's float64) on one graph."""

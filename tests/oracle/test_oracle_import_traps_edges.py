@@ -12,7 +12,6 @@ from torch_geometric.nn import aggr as aggregations
 from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
 
-torch.set_num_threads(1)
 X = np.random.default_rng(1).standard_normal((4, 2)).astype(np.float32)
 
 

@@ -14,8 +14,6 @@ import livegnn as lg
 from livegnn.errors import DtypeInvalid, ModelError, ModelMismatch, ModelUnsupported, UsageError, WidthMismatch
 from livegnn.models.pyg import pools
 
-torch.set_num_threads(1)
-
 
 class Net(nn.Module):
     """Two convolutions, then whatever a test does with their rows."""

@@ -15,8 +15,6 @@ from torch_geometric.utils import add_self_loops
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
 from livegnn.models.pyg.entry import from_pyg
 
-torch.set_num_threads(1)
-
 
 class OwnGCN(pyg.GCNConv):
     def message(self, x_j, edge_weight):
