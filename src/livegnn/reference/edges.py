@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,8 @@ def by_destination(dst: AnyArray) -> Iterator[tuple[int, AnyArray]]:
     """Each vertex that is there, and the positions of its edges, ascending."""
     order = np.argsort(dst, kind="stable")
     found, starts = np.unique(dst[order], return_index=True)
-    bounds = [*starts.tolist(), len(dst)]
-    return zip(found.tolist(), (order[begin:end] for begin, end in pairwise(bounds)), strict=True)
+    ends = [*starts[1:].tolist(), len(dst)] if len(dst) else []
+    return zip(found.tolist(), (order[s:e] for s, e in zip(starts.tolist(), ends, strict=True)), strict=True)
 
 
 @dataclass(frozen=True)
