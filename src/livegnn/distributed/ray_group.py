@@ -12,9 +12,7 @@ and those that make no exchange for timeout_s, hang, and are killed.
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 import pickle
 import time
 import uuid
@@ -27,13 +25,11 @@ import numpy as np
 from livegnn.distributed.call_lines import AskedOverLines, CallLines, CallPlace, LineRefused, WorkerGone
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.ray_names import NamedActor, RayName
-from livegnn.distributed.ray_session import connect
+from livegnn.distributed.ray_session import connect, warn_if_nice
 from livegnn.distributed.ray_worker import DIED, ONE_HOST, OWN, RayWorker, WorkerFailure
 from livegnn.errors import InvariantBroken, LiveGnnError, UsageError, WorkerUnavailable, of_kind
 from livegnn.graph.checks import shown
 from livegnn.optional import need
-
-_log = logging.getLogger("livegnn")
 
 _GRACE_S = 3.0  # for others to fail after the first has
 _START_S = 300.0  # in which a process must have started and loaded its modules
@@ -200,7 +196,7 @@ class RayGroup:
         loads = self._loads if self._backend is None else ("torch.distributed", *self._loads)
         processes = self._over_ray([actor.ready.remote(driver, loads) for actor in self._actors], _START_S)
         self.pids = [each.pid for each in processes]
-        self._warn_if_nice(max(each.niceness for each in processes))
+        self._has_warned = self._has_warned or warn_if_nice(self._where, max(each.niceness for each in processes))
         self.formations += 1
         self._formed = f"{self._round}-{self.formations}"
         host = ONE_HOST if len(self._ray.nodes()) == 1 else None
@@ -279,16 +275,6 @@ class RayGroup:
         self._joined = False
 
     # ---- inside
-
-    def _warn_if_nice(self, niceness: int) -> None:
-        if niceness > os.getpriority(os.PRIO_PROCESS, 0) and not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "[%s] expected workers of this process's niceness, got %d (by default Ray adds 15): they wait for any "
-                "other process that is busy; set RAY_worker_niceness=0 before Ray starts, on all machines",
-                self._where,
-                niceness,
-            )
 
     def _connect(self, places: Sequence[CallPlace]) -> None:
         if self._lines is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from typing import Any
 
 from livegnn.errors import UsageError
 from livegnn.optional import need
+
+_log = logging.getLogger("livegnn")
 
 _ANY = ("auto", "local")
 _HERE = ("127.0.0.1", "localhost")
@@ -52,6 +55,19 @@ def connect(where: str, address: str | None = None, *, outlives: bool = False) -
             "leave address= out, or call ray.shutdown() first"
         )
     return ray
+
+
+def warn_if_nice(where: str, niceness: int) -> bool:
+    """Warns where workers have more niceness than this process. Returns: whether they have."""
+    is_nice = niceness > os.getpriority(os.PRIO_PROCESS, 0)
+    if is_nice:
+        _log.warning(
+            "[%s] expected workers of this process's niceness, got %d (by default Ray adds 15): they wait for any "
+            "other process that is busy; set RAY_worker_niceness=0 before Ray starts, on all machines",
+            where,
+            niceness,
+        )
+    return is_nice
 
 
 def _refuse_silent(where: str, address: str) -> None:

@@ -57,7 +57,7 @@ def follower(direction="out"):
 
 
 def status(busy_seconds):
-    return {("sampling", 0): HostStatus(1, 5, 0.0, busy_seconds, 0.0, 0.0, "")}
+    return {("sampling", 0): HostStatus(1, 5, 0.0, busy_seconds, 0.0, 0.0, "", 0)}
 
 
 def test_a_busy_sampling_worker_gets_help_by_what_it_did_since_the_last_look(clock):

@@ -1,5 +1,6 @@
 """RayHosts over a stand-in for Ray: when actors are started again, and which workers readers pass over."""
 
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -68,8 +69,8 @@ class Ray:
         self.killed.append((self.actors.index(actor), no_restart))
 
 
-def status(step=3, turn_seconds=0.0):
-    return HostStatus(1, step, turn_seconds, 0.0, 0.0, 0.0, "")
+def status(step=3, turn_seconds=0.0, niceness=0):
+    return HostStatus(1, step, turn_seconds, 0.0, 0.0, 0.0, "", niceness)
 
 
 @pytest.fixture
@@ -127,6 +128,17 @@ def test_a_worker_that_says_nothing_is_killed_and_ray_starts_it_again(ray, hosts
     assert len(ray.killed) == 1
     pass_time(hosts, clock, 1.0)
     assert (ray.killed, hosts.restarts) == ([(0, False)] * 2, 2)
+
+
+def test_workers_that_wait_for_other_processes_are_named_once(ray, hosts, clock, caplog):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    ray.actors[0].answers = status(niceness=own)
+    pass_time(hosts, clock, 0.5)
+    assert not caplog.messages
+    ray.actors[0].answers = status(niceness=own + 15)
+    pass_time(hosts, clock, 0.5)
+    (said,) = caplog.messages
+    assert said.startswith(f"[cluster] expected workers of this process's niceness, got {own + 15} (by default")
 
 
 def test_a_turn_that_does_not_end_is_ended(ray, hosts, clock):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from livegnn import errors
+from livegnn.distributed.ray_session import warn_if_nice
 from livegnn.distributed.sampling_host.config import ClusterConfig, Hosting
 from livegnn.distributed.sampling_host.worker_host import HostStatus, RefusedRead, WorkerHost
 from livegnn.errors import WorkerUnavailable
@@ -53,6 +54,7 @@ class RayHosts(Mapping[int, Answering]):
         self._arguments = str(folder), config.to_json()
         self._hosted: dict[Who, _Hosted] = {}
         self.restarts = 0  # of workers that hung
+        self._has_warned = False
 
     # ---- as Hosts
 
@@ -129,8 +131,9 @@ class RayHosts(Mapping[int, Answering]):
         elif each.look in done:
             look, each.look = each.look, None
             try:
-                each.status = self._ray.get(look)
+                each.status = status = self._ray.get(look)
                 each.is_up, each.since, each.gone_since = True, now, None
+                self._has_warned = self._has_warned or warn_if_nice("cluster", status.niceness)
             except self._ray.exceptions.RayActorError as death:  # Ray starts it again
                 each.is_up, each.since = False, now
                 if isinstance(death, self._ray.exceptions.ActorDiedError):

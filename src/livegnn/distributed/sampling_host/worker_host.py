@@ -35,7 +35,7 @@ class HostStatus(NamedTuple):
 
     step: its next one, None before it has one.  turn_seconds: how long the turn under way has taken.  busy_seconds: of
     all turns that had something to do.  cpu_seconds: of the process.  lag_ms: as ServingWorker has it.  failure: what
-    ended its turns, or "".
+    ended its turns, or "".  niceness: as the system has it.
     """
 
     pid: int
@@ -45,6 +45,7 @@ class HostStatus(NamedTuple):
     cpu_seconds: float
     lag_ms: float
     failure: str
+    niceness: int
 
 
 class RefusedRead(NamedTuple):
@@ -82,7 +83,8 @@ class WorkerHost:
         under_way = 0.0 if began is None else time.monotonic() - began
         lag_ms = loop.worker.lag_ms if isinstance(loop, ServingLoop) else 0.0
         step, spent = None if loop is None else loop.worker.step, time.process_time()
-        return HostStatus(os.getpid(), step, under_way, self._busy, spent, lag_ms, self._failure)
+        niceness = os.getpriority(os.PRIO_PROCESS, 0)
+        return HostStatus(os.getpid(), step, under_way, self._busy, spent, lag_ms, self._failure, niceness)
 
     def answer(self, slots: Int64Array, options: ReadOptions) -> Response | RefusedRead:
         """As ServingWorker.answer; waits until the worker is there."""
