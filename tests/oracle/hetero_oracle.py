@@ -32,6 +32,7 @@ def module_rows(module, mirror, dtype, columns=()):
 
 @functools.lru_cache(maxsize=4)
 def _twin(module, dtype):
+    """Modules here are not trained any more, and keep nothing from one call for the next."""
     return copy.deepcopy(module).to(dtype)
 
 

@@ -169,7 +169,7 @@ def _reduce(entry: Entry, message: AnyArray, score: AnyArray | None) -> AnyArray
     power = np.exp(score - score.max(0))
     share = power / (power.sum(0) + score.dtype.type(1e-16))
     parts = message.reshape(len(message), heads, message.shape[1] // heads)
-    return np.ravel((share[:, :, None] * parts).sum(0))
+    return np.ravel((share.reshape(len(message), heads, 1) * parts).sum(0))
 
 
 def by_heads(entry: Entry, xs: Sequence[AnyArray]) -> Any:

@@ -49,6 +49,19 @@ def test_unchanged_puts_back_what_is_set_replaced_and_deleted():
     assert not hasattr(module[0], "inside")
 
 
+def test_values_whose_class_cannot_be_hashed():
+    class Compared(type):
+        def __eq__(cls, other):
+            return cls is other
+
+    class Value(metaclass=Compared):
+        pass
+
+    module = nn.Sequential(nn.Linear(3, 2))
+    module.value, module.several = Value(), [Value()]
+    assert lg.from_pyg(module).input_width == 3
+
+
 def test_containers_may_hold_themselves_and_be_shared():
     module = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
     module.whole = {"count": [0]}

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -57,22 +58,51 @@ def test_modules_of_another_thread_compute_while_a_forward_is_traced():
         assert each[2] is plain[0].weight
 
 
+@pytest.fixture
+def three():
+    """PyTorch has three threads; what a thread that comes has of them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+
+    def of_another():
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(torch.get_num_threads).result()
+
+    yield of_another
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("fails", [False, True])
-def test_that_torch_computes_on_one_thread_meanwhile_and_on_as_many_as_before_after(fails):
-    seen, before = set(), torch.get_num_threads()
+def test_that_torch_computes_an_import_on_one_thread_and_all_else_on_as_many_as_before(three, fails):
+    seen = set()
 
     def meet():
-        seen.add(torch.get_num_threads())
+        seen.add((torch.get_num_threads(), three()))
         if fails:
             raise ValueError
 
-    torch.set_num_threads(3)
-    try:
-        with pytest.raises(lg.errors.ModelError) if fails else contextlib.nullcontext():
-            lg.from_pyg(Net(meet).eval())
-        assert (seen, torch.get_num_threads()) == ({1}, 3)
-    finally:
-        torch.set_num_threads(before)
+    with pytest.raises(lg.errors.ModelError) if fails else contextlib.nullcontext():
+        lg.from_pyg(Net(meet).eval())
+    assert (seen, torch.get_num_threads(), three()) == ({(1, 3)}, 3, 3)
+
+
+def test_that_an_import_that_ends_later_leaves_the_number_of_threads_alone(three):
+    begun, ended = threading.Event(), threading.Event()
+
+    def late():
+        begun.set()
+        assert ended.wait(20)
+
+    def early():
+        if not begun.is_set():
+            other.start()
+            assert begun.wait(20)
+
+    other = threading.Thread(target=lambda: lg.from_pyg(Net(late).eval()))
+    lg.from_pyg(Net(early).eval())
+    ended.set()
+    other.join()
+    assert (torch.get_num_threads(), three()) == (3, 3)
 
 
 def test_two_traces_do_not_restore_each_others_patches():

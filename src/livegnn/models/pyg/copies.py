@@ -19,7 +19,7 @@ from torch import nn
 _TORCH_OWN = ("_parameters", "_buffers", "_modules")
 _HOOKS = frozenset(vars(nn.Module())) - {*_TORCH_OWN}  # and what else torch.nn itself keeps: no state of the user's
 _CONTAINERS = (dict, list, set, deque)
-_PLAIN = frozenset([int, float, bool, str, type(None)])  # most of what there is
+_PLAIN = (int, float, str, type(None))  # most of what there is
 _MOST = 10_000  # entries of a list or dict that are looked into
 _FAR = 999_983  # a prime, so that counters by any period stand elsewhere
 
@@ -62,7 +62,7 @@ class Contents:
         with torch._C.DisableTorchFunction():
             for path, _, attributes in self._attributes:
                 for name, value in attributes.items():
-                    if name not in _HOOKS and type(value) not in _PLAIN:
+                    if name not in _HOOKS and not isinstance(value, _PLAIN):
                         self._note(path if name in _TORCH_OWN else _joined(path, name), value)
 
     def _note(self, name: str, value: Any) -> None:
@@ -78,7 +78,7 @@ class Contents:
             return
         inner = value.items() if isinstance(value, dict) else ((None, each) for each in value)
         for key, each in inner:
-            if type(each) in _PLAIN:
+            if isinstance(each, _PLAIN):
                 continue
             owned = isinstance(key, str) and isinstance(each, torch.Tensor)
             self._note(_joined(name, key) if owned else name, each)

@@ -8,7 +8,9 @@ known is refused by name, never approximated. PyTorch is imported here and nowhe
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 OutputPath: TypeAlias = str | int | tuple[str | int, ...]
 Outputs: TypeAlias = OutputPath | list[OutputPath]
 Metadata: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
+
+_setting = threading.Lock()  # of the numbers of threads
 
 
 def from_pyg(
@@ -77,13 +81,14 @@ def from_pyg(
     types = types_of(module, metadata)
     try:
         with _one_thread():
-            if types is not None:
-                by_type, record = import_over_types(module, types, options)
-                return _model(by_type, record, types)
-            reading, record = import_module(module, options)
+            reading: Reading[Any]
+            if types is None:
+                reading, record = import_module(module, options)
+            else:
+                reading, record = import_over_types(module, types, options)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error), **error.facts()) from error
-    return _model(reading, record, ((), ()))
+    return _model(reading, record, types or ((), ()))
 
 
 def graph_level_from_pyg(
@@ -129,17 +134,25 @@ def graph_level_from_pyg(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """PyTorch on one thread. The graphs of an import are tiny, and threads that wait for each other take longer. Of a
-    vertex's self-loops PyG keeps the last, which several threads do not agree on.
+    """PyTorch on one thread, where this thread calls it. The graphs of an import are tiny, and threads that wait for
+    each other take longer. Of a vertex's self-loops PyG keeps the last, which several threads do not agree on.
+
+    PyTorch has a number for each thread that has called it, and one for those that will. To set a thread's own sets the
+    other one, too, so another thread puts that back.
     """
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _setting, ThreadPoolExecutor(1) as other:
+        own, common = torch.get_num_threads(), other.submit(torch.get_num_threads).result()
+        torch.set_num_threads(1)
+        other.submit(torch.set_num_threads, common).result()
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _setting, ThreadPoolExecutor(1) as other:
+            common = other.submit(torch.get_num_threads).result()
+            torch.set_num_threads(own)
+            other.submit(torch.set_num_threads, common).result()
 
 
 def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:
