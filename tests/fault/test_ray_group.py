@@ -231,7 +231,7 @@ def test_a_call_that_was_interrupted_leaves_no_answer_for_the_next(group, monkey
         interrupted = Interrupted(getattr(owner, name), nth)
         patched.setattr(owner, name, lambda *given: interrupted(*given))
         with pytest.raises(KeyboardInterrupt):
-            group.call_soon(workers.over_links, workers.greet, "first")
+            group.call_soon(workers.over_links, workers.greet_later, "first")
     for word in ("second", "third"):
         assert [found[0] for found in group.call_soon(workers.over_links, workers.greet, word)] == [word] * 2
         assert group.call_soon(workers.keep, word, each=[(1,), (2,)]) == [(0, 1, word), (1, 2, word)]

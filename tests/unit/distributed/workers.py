@@ -103,6 +103,12 @@ def greet(exchange, word):
     return word, [int(each[0]) for each in exchange.gather(np.array([exchange.rank]))]
 
 
+def greet_later(exchange, word):
+    """The same, after a while in which the driver waits for it."""
+    time.sleep(0.5)
+    return greet(exchange, word)
+
+
 def has_torch(worker):
     """Whether the process has loaded it."""
     return "torch" in sys.modules
