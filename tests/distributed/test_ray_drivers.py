@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
+from livegnn.distributed.ray_names import RayName
 from livegnn.testing.models import random_model
 from tests.distributed.waiting import wait_for_actors
 from tests.simulation import named_streams
@@ -61,7 +62,7 @@ def test_that_a_killed_driver_is_replaced_and_each_batch_is_there_once(begin, na
         assert digest == engine.state_digest(), life
         assert driver.ask("processes") == processes  # nothing was computed again
     driver.ask("close")
-    wait_for_actors(name, 0)
+    assert not RayName("test", name).actors()
 
 
 def test_that_a_driver_killed_in_a_repartition_leaves_one_crew(begin, name):

@@ -267,12 +267,17 @@ class RayGroup:
             self._kill(actor)
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Ends the workers. Their name is free on return, unless another driver has it."""
+        had_any = any(actor is not None for actor in self._actors)
         for rank in range(self.size):
             self._end(rank)
         if self._lines is not None:
             self._lines.close()
         self._joined = False
+        if self._name is not None and had_any:
+            with suppress(Exception):  # of a Ray that has ended already
+                if not self._name.is_replaced():
+                    self._name.wait_for_end()
 
     # ---- inside
 

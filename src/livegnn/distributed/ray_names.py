@@ -17,6 +17,7 @@ looks for a newer number. So they agree on the crew, or the one before learns th
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from livegnn.graph.checks import shown
 from livegnn.optional import need
 
 _NAMESPACE = "livegnn"
+_ENDING_S, _GLANCE_S = 10.0, 0.02
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GONE = (ValueError, AssertionError)  # of Ray, for an actor that has died, and for one whose class went with its driver
 
@@ -131,6 +133,12 @@ class RayName:
                     actor = ray.get_actor(each["name"], namespace=_NAMESPACE)
                     found.append(NamedActor(crew, rank, (order[0], order[1]), actor))
         return found
+
+    def wait_for_end(self) -> None:
+        """Until Ray names no worker of this crew, or a while: it ends workers in its own time."""
+        until = time.monotonic() + _ENDING_S
+        while any(each.crew == self.crew for each in self.actors()) and time.monotonic() < until:
+            time.sleep(_GLANCE_S)
 
     def _numbers(self) -> list[int]:
         return [int(key.rpartition(b"/")[2]) for key in _store()._internal_kv_list(self._key(None))]

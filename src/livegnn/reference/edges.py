@@ -31,8 +31,8 @@ def by_destination(dst: AnyArray) -> Iterator[tuple[int, AnyArray]]:
     """Each vertex that is there, and the positions of its edges, ascending."""
     order = np.argsort(dst, kind="stable")
     found, starts = np.unique(dst[order], return_index=True)
-    ends = [*starts[1:].tolist(), len(dst)] if len(dst) else []
-    return zip(found.tolist(), (order[s:e] for s, e in zip(starts.tolist(), ends, strict=True)), strict=True)
+    ends = [*starts.tolist(), len(dst)][1:]
+    return ((v, order[s:e]) for v, s, e in zip(found.tolist(), starts.tolist(), ends, strict=True))
 
 
 @dataclass(frozen=True)

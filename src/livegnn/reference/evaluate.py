@@ -157,8 +157,9 @@ def _complete_self_loops(n: int, src: AnyArray, dst: AnyArray, w: AnyArray, fill
     An unweighted graph gives 1 either way.
     """
     others, own, loop = src != dst, np.arange(n), np.full(n, fill, w.dtype)
+    given = w[~others]
     for v, mine in by_destination(dst[~others]):
-        loop[v] = w[~others][mine[-1]]
+        loop[v] = given[mine[-1]]
     return (
         np.concatenate([src[others], own]).astype(np.int64),
         np.concatenate([dst[others], own]).astype(np.int64),

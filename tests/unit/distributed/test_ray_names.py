@@ -123,6 +123,28 @@ def test_that_a_driver_that_leads_while_it_is_replaced_knows_it_or_both_agree(st
     assert RayName("test", "fraud").serving() == later[0].crew
 
 
+def name_actors(monkeypatch, names, get_actor=lambda name, namespace: name):
+    """Ray names these."""
+    found = SimpleNamespace(
+        list_named_actors=lambda all_namespaces: [{"name": name, "namespace": "livegnn"} for name in names]
+    )
+    ray = SimpleNamespace(util=found, get_actor=get_actor)
+    monkeypatch.setattr(ray_names, "need", lambda module, extra: ray)
+
+
+def test_waits_until_a_crew_has_ended_and_for_no_other_one(store, monkeypatch):
+    name, named_now, glances = named(fresh=True), ["fraud.1-0.0.1.1", "fraud.1-0.1.1.2", "fraud.1-1.0.1.1"], []
+    clock = SimpleNamespace(monotonic=lambda: 0.1 * len(glances), sleep=lambda _: (glances.append(1), named_now.pop(0)))
+    monkeypatch.setattr(ray_names, "time", clock)
+    name_actors(monkeypatch, named_now)
+    name.wait_for_end()
+    assert (len(glances), named_now) == (2, ["fraud.1-1.0.1.1"])
+    clock.sleep = lambda _: glances.append(1)
+    named_now.append("fraud.1-0.0.1.3")
+    name.wait_for_end()  # not for ever
+    assert 90 < len(glances) < 110
+
+
 def test_that_workers_that_end_meanwhile_are_none(monkeypatch):
     """Ray names them a moment longer, and cannot find them, or no longer their class."""
     endings = {"1": ValueError("Failed to look up actor"), "2": AssertionError("Expected str or bytes, got NoneType")}
@@ -133,9 +155,7 @@ def test_that_workers_that_end_meanwhile_are_none(monkeypatch):
             raise endings[rank]
         return f"actor {rank}"
 
-    names = [{"name": f"fraud.1-0.{rank}.1.{rank}", "namespace": "livegnn"} for rank in range(4)]
-    ray = SimpleNamespace(util=SimpleNamespace(list_named_actors=lambda all_namespaces: names), get_actor=get_actor)
-    monkeypatch.setattr(ray_names, "need", lambda module, extra: ray)
+    name_actors(monkeypatch, [f"fraud.1-0.{rank}.1.{rank}" for rank in range(4)], get_actor)
     assert [(each.rank, each.actor) for each in RayName("test", "fraud").actors()] == [(0, "actor 0"), (3, "actor 3")]
 
 

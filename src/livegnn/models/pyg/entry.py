@@ -136,23 +136,26 @@ def graph_level_from_pyg(
 def _one_thread() -> Iterator[None]:
     """PyTorch on one thread, where this thread calls it. The graphs of an import are tiny, and threads that wait for
     each other take longer. Of a vertex's self-loops PyG keeps the last, which several threads do not agree on.
-
-    PyTorch has a number for each thread that has called it, and one for those that will. To set a thread's own sets the
-    other one, too, so another thread puts that back.
     """
-    import torch
-
-    with _setting, ThreadPoolExecutor(1) as other:
-        own, common = torch.get_num_threads(), other.submit(torch.get_num_threads).result()
-        torch.set_num_threads(1)
-        other.submit(torch.set_num_threads, common).result()
+    before = _set_threads(1)
     try:
         yield
     finally:
-        with _setting, ThreadPoolExecutor(1) as other:
-            common = other.submit(torch.get_num_threads).result()
-            torch.set_num_threads(own)
-            other.submit(torch.set_num_threads, common).result()
+        _set_threads(before)
+
+
+def _set_threads(number: int) -> int:
+    """Sets this thread's number of PyTorch's threads. Returns: what it was.
+
+    PyTorch has another number for threads that have not called it yet, and sets that, too: a new thread puts it back.
+    """
+    import torch
+
+    with _setting, ThreadPoolExecutor(1) as new:
+        own, common = torch.get_num_threads(), new.submit(torch.get_num_threads).result()
+        torch.set_num_threads(number)
+        new.submit(torch.set_num_threads, common).result()
+    return own
 
 
 def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch_geometric.utils as utils
@@ -55,6 +55,17 @@ def bindings(stand_ins: Mapping[int, Callable[..., Any]]) -> dict[int, Callable[
     return {**stand_ins, **{bound: stand_ins.get(id(each), each) for bound, each in [*_bound.items()]}}
 
 
+def bind_all(
+    spaces: Iterable[dict[str, Any]], chosen: Mapping[int, Callable[..., Any]]
+) -> list[tuple[dict[str, Any], str, Any]]:
+    """Binds names in these namespaces anew. chosen: as of bindings(). Returns: (space, name, what it was) of each."""
+    holding = [space for space in spaces if not chosen.keys().isdisjoint(map(id, [*space.values()]))]
+    kept = [(space, name, each) for space in holding for name, each in [*space.items()] if id(each) in chosen]
+    for space, name, each in kept:
+        space[name] = chosen[id(each)]
+    return kept
+
+
 def name_of_utility(function: Any) -> str | None:
     """The handler's name of a stand-in; None for another function."""
     return _names.get(id(function))
@@ -67,10 +78,7 @@ def reading_utilities(module: nn.Module) -> Iterator[None]:
     chosen = {id(each): _for_thread(reader, each, STAND_INS[name]) for name, each in _FUNCTIONS.items()}
     spaces = {id(space): space for space in _namespaces(module)}
     with _patching:
-        holding = [space for space in spaces.values() if not chosen.keys().isdisjoint(map(id, [*space.values()]))]
-        kept = [(space, key, each) for space in holding for key, each in [*space.items()] if id(each) in chosen]
-        for space, key, each in kept:
-            space[key] = chosen[id(each)]
+        kept = bind_all(spaces.values(), chosen)
         _bound.update((id(chosen[id(each)]), each) for each in _FUNCTIONS.values())
         try:
             yield

@@ -23,7 +23,7 @@ from livegnn.models.pyg.own.edges import Tracing, constant_rows, extended, on_ed
 from livegnn.models.pyg.own.functions import scatter
 from livegnn.models.pyg.own.matrices import made, product
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
-from livegnn.models.pyg.utilities import bindings
+from livegnn.models.pyg.utilities import bind_all, bindings
 from livegnn.models.pyg.weighted import loop_rows
 
 _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
@@ -216,15 +216,6 @@ def _bind_all(stand_ins: dict[int, Callable[..., Any]]) -> list[tuple[dict[str, 
     """Binds every module's names for these functions anew, also where a forward's reading has bound them; what else
     that has bound is the function itself again. Returns: (names, name, what it was) of each.
     """
-    kept, chosen = [], bindings(stand_ins)
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict) or module.__name__.startswith("livegnn."):
-            continue
-        if chosen.keys().isdisjoint(map(id, [*names.values()])):
-            continue
-        for name, value in list(names.items()):
-            if id(value) in chosen:
-                kept.append((names, name, value))
-                names[name] = chosen[id(value)]
-    return kept
+    others = [module for name, module in [*sys.modules.items()] if not name.startswith("livegnn.")]
+    spaces = [getattr(module, "__dict__", None) for module in others]
+    return bind_all([space for space in spaces if isinstance(space, dict)], bindings(stand_ins))
