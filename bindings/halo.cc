@@ -6,10 +6,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "data.h"
@@ -54,8 +57,64 @@ DigestShare share_of(const Halo& halo) {
           [&halo](VertexId u, VertexId v) { return halo.counts_edge(u, v); }};
 }
 
-Out1<std::uint32_t> own_changed(const Halo& halo, const Changes& changes) {
-  return make_array(column_of<std::uint32_t>(halo.own(changes.vertices), std::identity()));
+// ---- what a batch did in a part, as one block of bytes: the number of global slots, these, then seconds and stages
+
+// visit(field) for all fields of a stage but its path and whether there are extremes.
+template <typename Stage, typename Visit>
+void each_number(Stage& stage, Visit&& visit) {
+  auto& extremes = stage.extremes;
+  const auto all = [&](auto&... fields) { (visit(fields), ...); };
+  all(stage.affected, stage.edges, stage.scanned, stage.reread, stage.transform_seconds, stage.aggregate_seconds,
+      extremes.no_deletion, extremes.no_effect, extremes.covered, extremes.exposed, extremes.resilient,
+      extremes.reread_bytes);
+}
+
+// visit(field) for all that follows the slots, in order.
+template <typename Of, typename Visit>
+void each_cost(Of& changes, Visit&& visit) {
+  visit(changes.topology_seconds);
+  visit(changes.publish_seconds);
+  visit(changes.total_seconds);
+  for (auto& stage : changes.stages) {
+    visit(stage.path);
+    visit(stage.extremes.present);
+    each_number(stage, visit);
+  }
+}
+
+// The changes of a part's own vertices.
+nb::bytes own_changes(const Halo& halo, const Changes& changes) {
+  const std::vector<VertexId> slots = halo.own(changes.vertices);
+  std::string block;
+  const auto put = [&](const auto& value) { block.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  block.reserve(slots.size() * sizeof(VertexId) + 1024);
+  put(std::uint64_t{slots.size()});
+  block.append(reinterpret_cast<const char*>(slots.data()), slots.size() * sizeof(VertexId));
+  put(std::uint64_t{changes.stages.size()});
+  each_cost(changes, put);
+  return nb::bytes(block.data(), block.size());
+}
+
+// Such changes, whose vertices are the global slots.
+Changes changes_of_block(In1<std::uint8_t> block) {
+  std::span<const std::uint8_t> left(block.data(), block.size());
+  const auto get = [&](auto& value) {
+    invariant(left.size() >= sizeof(value), "changes of a part that are cut short");
+    std::memcpy(&value, left.data(), sizeof(value));
+    left = left.subspan(sizeof(value));
+  };
+  Changes changes;
+  std::uint64_t slots = 0, stages = 0;
+  get(slots);
+  invariant(slots <= left.size() / sizeof(VertexId), "changes of a part that are cut short");
+  changes.vertices.resize(slots);
+  std::memcpy(changes.vertices.data(), left.data(), slots * sizeof(VertexId));
+  left = left.subspan(slots * sizeof(VertexId));
+  get(stages);
+  invariant(stages <= left.size(), "changes of a part that are cut short");
+  changes.stages.resize(stages);
+  each_cost(changes, get);
+  return changes;
 }
 
 std::tuple<UpdateBuffer, Out1<std::int64_t>> take(Halo& halo, const UpdateBuffer& batch, const GraphStore& store) {
@@ -155,8 +214,10 @@ void bind_names(nb::class_<Halo>& halo) {
 void bind_part(nb::module_& m, nb::class_<Engine>& engine) {
   engine.def("remember", &remember, "halo"_a)
       .def("recall", [](Engine& e, const Columns& arrays) { e.recall(memory_of(arrays)); }, "arrays"_a);
-  m.def("own_changed", &own_changed, "halo"_a, "changes"_a,
-        "Global slots, ascending, of this part's own vertices among those that a batch changed.");
+  m.def("own_changes", &own_changes, "halo"_a, "changes"_a,
+        "What a batch did to this part's own vertices, and its cost: global slots, ascending, uint32, after their "
+        "number.");
+  m.def("changes_of_block", &changes_of_block, array("block"));
   m.def("parcels_of_start", &parcels_of_start, "engine"_a);  // not in the class, where bytes is a method
 }
 

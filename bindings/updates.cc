@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -243,6 +245,14 @@ Columns buffer_columns(const UpdateBuffer& buffer) {
   return out;
 }
 
+void refuse_unknown_kind(const char* where, const Update& update) {
+  if (update.kind <= UpdateKind::RemoveVertex) return;
+  throw Error(ErrorKind::ValueInvalid, {.where = where,
+                                        .expected = "a kind of update from 0 to 7",
+                                        .got = std::to_string(static_cast<int>(update.kind)),
+                                        .advice = "save the updates again"});
+}
+
 // Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
 void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
   const auto row_width = stored<In1<std::int32_t>>(arrays, "row_width");
@@ -258,12 +268,7 @@ void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
   });
   std::size_t floats = 0;
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    if (updates[i].kind > UpdateKind::RemoveVertex) {
-      throw Error(ErrorKind::ValueInvalid, {.where = "from_arrays",
-                                            .expected = "a kind of update from 0 to 7",
-                                            .got = std::to_string(static_cast<int>(updates[i].kind)),
-                                            .advice = "save the updates again"});
-    }
+    refuse_unknown_kind("from_arrays", updates[i]);
     floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
   }
   check_lengths("from_arrays", floats, rows.size(), "rows");
@@ -275,6 +280,98 @@ void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
     if (width >= 0) give_row(buffer, updates[i], row, static_cast<std::size_t>(width));
     row += std::max(width, 0);
     buffer.add(updates[i]);
+  }
+}
+
+// ---- updates as one block of bytes: their number, then their columns one after the other, then the rows
+
+template <typename Visit>
+void each_in_block(Visit&& visit) {
+  each_field([&](const char*, auto member, auto stored_as) { visit(member, stored_as); });
+}
+
+constexpr std::size_t kBlockHead = sizeof(std::int64_t);
+
+std::size_t block_bytes_of_update() {
+  std::size_t bytes = sizeof(std::int32_t);  // row_width
+  each_in_block([&](auto, auto stored_as) { bytes += sizeof(stored_as); });
+  return bytes;
+}
+
+nb::bytes buffer_block(const UpdateBuffer& buffer) {
+  const std::span<const Update> updates = buffer.updates();
+  std::size_t floats = 0;
+  for (const Update& update : updates) floats += update.row < 0 ? 0 : static_cast<std::size_t>(update.row_width);
+  const std::size_t size = kBlockHead + updates.size() * block_bytes_of_update() + floats * sizeof(float);
+  nb::bytes block = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!block.is_valid()) throw nb::python_error();
+  char* to = PyBytes_AS_STRING(block.ptr());
+  const auto put = [&](const void* from, std::size_t count) {
+    std::memcpy(to, from, count);
+    to += count;
+  };
+  const auto count = static_cast<std::int64_t>(updates.size());
+  put(&count, sizeof(count));
+  each_in_block([&](auto member, auto stored_as) {
+    for (const Update& update : updates) {
+      stored_as = static_cast<decltype(stored_as)>(update.*member);
+      put(&stored_as, sizeof(stored_as));
+    }
+  });
+  for (const Update& update : updates) {
+    const std::int32_t width = update.row < 0 ? -1 : update.row_width;
+    put(&width, sizeof(width));
+  }
+  for (const Update& update : updates) {
+    if (update.row >= 0) put(buffer.row(update), static_cast<std::size_t>(update.row_width) * sizeof(float));
+  }
+  return block;
+}
+
+// Into an empty buffer; checked as columns are.
+void set_buffer_block(UpdateBuffer& buffer, In1<std::uint8_t> block) {
+  const std::uint8_t* from = block.data();
+  const auto get = [&](auto& value) {
+    std::memcpy(&value, from, sizeof(value));
+    from += sizeof(value);
+  };
+  std::int64_t count = -1;
+  if (block.size() >= kBlockHead) get(count);
+  const std::size_t each = block_bytes_of_update();
+  if (count < 0 || static_cast<std::size_t>(count) > (block.size() - kBlockHead) / each) {
+    throw Error(ErrorKind::ValueInvalid, {.where = "from_block",
+                                          .expected = "a whole block of updates",
+                                          .got = std::to_string(block.size()) + " bytes",
+                                          .advice = "send the updates again"});
+  }
+  std::vector<Update> updates(static_cast<std::size_t>(count));
+  each_in_block([&](auto member, auto stored_as) {
+    for (Update& update : updates) {
+      get(stored_as);
+      auto& field = update.*member;
+      field = static_cast<std::remove_reference_t<decltype(field)>>(stored_as);
+    }
+  });
+  std::size_t floats = 0;
+  for (Update& update : updates) {
+    get(update.row_width);
+    floats += static_cast<std::size_t>(std::max(update.row_width, 0));
+    refuse_unknown_kind("from_block", update);
+  }
+  const std::size_t left = block.size() - kBlockHead - updates.size() * each;
+  check_lengths("from_block", floats * sizeof(float), left, "bytes of rows");
+  buffer.clear();
+  buffer.reserve(updates.size());
+  buffer.reserve_rows(floats);
+  std::vector<float> row;
+  for (Update& update : updates) {
+    if (const std::int32_t width = std::exchange(update.row_width, 0); width >= 0) {
+      row.resize(static_cast<std::size_t>(width));
+      std::memcpy(row.data(), from, row.size() * sizeof(float));  // it may lie at any byte
+      from += row.size() * sizeof(float);
+      give_row(buffer, update, row.data(), row.size());
+    }
+    buffer.add(update);
   }
 }
 
@@ -317,7 +414,16 @@ void bind_updates(nb::module_& m) {
       .def("ids", &buffer_ids)
       .def("to_arrays", &buffer_columns)
       .def("from_arrays", &set_buffer_columns, "arrays"_a)
+      .def("to_block", &buffer_block)
+      .def("from_block", &set_buffer_block, array("block"))
       .def("set_ids", &set_buffer_ids, array("u"), array("v"))
+      .def(
+          "count",
+          [](const UpdateBuffer& b, UpdateKind kind) {
+            return std::count_if(b.updates().begin(), b.updates().end(),
+                                 [&](const Update& update) { return update.kind == kind; });
+          },
+          "kind"_a)
       .def("kinds",
            [](const UpdateBuffer& b) { return make_array(column_of<std::uint8_t>(b.updates(), &Update::kind)); })
       .def("given_places", &given_places)

@@ -13,7 +13,7 @@ from benchmarks.cluster.baselines import EdgeTable, SentRows, count_rows
 from benchmarks.cluster.fit import CostModel, Measured, left_out
 from benchmarks.cluster.papers import MACHINES, Basis, PerUpdate, predict
 from benchmarks.cluster.together import Together
-from benchmarks.cluster.world import ClusterWorld, columns_of
+from benchmarks.cluster.world import ClusterWorld, batch_of
 from benchmarks.engine.runs import Run
 from benchmarks.options import Options
 from benchmarks.report import Report, duration, rate, size
@@ -64,7 +64,7 @@ def measure(world: ClusterWorld, report: Report) -> list[Measured]:
         batches = list(work.stream.batches(turn * TURN * played.size, played.size, TURN))
         for i, cluster in enumerate(clusters):
             for number, batch in enumerate(batches):
-                each, along = cluster.apply(columns_of(batch))
+                each, along = cluster.apply(batch_of(batch))
                 edges[i] += along
                 seconds[i] += [max(each)] if number else []
             report.progress(
@@ -100,7 +100,7 @@ def per_update(world: ClusterWorld, count: int, parts: int, report: Report) -> P
     cluster, table = Together(world, parts), EdgeTable(work)
     before, edges, rows = cluster.counts()["bytes"], 0, SentRows.none()
     for batch in work.stream.batches(0, 1, count):
-        edges += cluster.apply(columns_of(batch))[1]
+        edges += cluster.apply(batch_of(batch))[1]
         rows.add(count_rows(world, table, batch, owners))
     sent = cluster.counts()["bytes"] - before
     report.progress(f"{world.name}: {count} single updates at {parts} parts")

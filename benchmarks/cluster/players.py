@@ -16,11 +16,12 @@ import numpy as np
 
 import livegnn as lg
 from benchmarks.cluster.links import Address, Links, enter_namespace, pin
-from benchmarks.cluster.world import ClusterWorld, columns_of, digest_of
+from benchmarks.cluster.world import ClusterWorld, batch_of, digest_of
 from benchmarks.engine.live import timed
 from benchmarks.engine.runs import Run, restoring
 from benchmarks.engine.stream import to_updates
 from benchmarks.worker import Worker
+from livegnn.distributed.cluster.batch import SlotBatch
 from livegnn.distributed.cluster.part import NewOwners, PartEngine
 
 
@@ -90,13 +91,13 @@ class PlayingPart:
 
     def play(self, run: Run) -> Turn:
         """One turn; all parts play it at the same time."""
-        before, counted = (list(map(columns_of, each)) for each in run.batches(self._work))
+        before, counted = (list(map(batch_of, each)) for each in run.batches(self._work))
         timed(self._apply, before)
         first = dict(self._part.halo.counts())
         self._links.meet()
         seconds = timed(self._apply, counted)
         last = dict(self._part.halo.counts())
-        self._apply(columns_of(restoring(self._work, run.start, run.stop)))
+        self._apply(batch_of(restoring(self._work, run.start, run.stop)))
         return Turn(seconds, last["bytes"] - first["bytes"], last["rounds"] - first["rounds"])
 
     def round_seconds(self, payload: int, count: int) -> float:
@@ -112,8 +113,8 @@ class PlayingPart:
         """This part's share."""
         return int(self._part.digests()[1])
 
-    def _apply(self, columns: dict[str, Any]) -> None:
-        self._part.apply(columns, self._none)
+    def _apply(self, batch: SlotBatch) -> None:
+        self._part.apply(batch, self._none)
 
 
 class Players:

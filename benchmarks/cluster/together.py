@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from benchmarks.cluster.world import ClusterWorld
+from livegnn.distributed.cluster.batch import SlotBatch
 from livegnn.distributed.cluster.part import NewOwners, PartEngine
 
 T = TypeVar("T")
@@ -55,13 +56,13 @@ class Together:
         self._none = NewOwners(len(arrays[0].owners), np.empty(0, np.uint16))
         self.parts = self._each(lambda i: PartEngine(arrays[i], program, self._network.swap_of(i)))
 
-    def apply(self, columns: dict[str, Any]) -> tuple[list[float], int]:
+    def apply(self, batch: SlotBatch) -> tuple[list[float], int]:
         """Seconds of processor time by part, and the edges that all parts worked along."""
 
         def one(part: int) -> tuple[float, int]:
             begin = time.thread_time()
-            changes = self.parts[part].apply(columns, self._none)
-            return time.thread_time() - begin, sum(stage["edges"] for stage in changes.stages)
+            changes = self.parts[part].apply(batch, self._none)
+            return time.thread_time() - begin, sum(stage["edges"] for stage in changes.native.stages())
 
         found = self._each(one)
         return [seconds for seconds, _ in found], sum(edges for _, edges in found)

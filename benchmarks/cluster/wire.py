@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import livegnn as lg
 from benchmarks.cluster.baselines import EdgeTable, SentRows, count_rows, row_bytes
 from benchmarks.cluster.together import Together
-from benchmarks.cluster.world import ClusterWorld, columns_of, digest_of
+from benchmarks.cluster.world import ClusterWorld, batch_of, digest_of
 from benchmarks.engine.runs import Run, consecutive
 from benchmarks.engine.stream import to_updates
 from benchmarks.options import Options
@@ -129,7 +129,7 @@ def measured(world: ClusterWorld, parts: int, runs: list[Run], report: Report) -
     for each in runs:
         before, sent = cluster.counts(), Sent(each.counted, {})
         for batch in work.stream.batches(each.start, each.size, each.counted):
-            cluster.apply(columns_of(batch))
+            cluster.apply(batch_of(batch))
             updates = to_updates(lg, batch)
             sent.batch_bytes += len(encode_updates(updates))
             engine.apply(updates)

@@ -18,6 +18,7 @@ import livegnn as lg
 from benchmarks.engine.generate import FORMAT, SHAPES, cache_directory
 from benchmarks.engine.networks import model
 from benchmarks.engine.stream import Batch, Workload, to_updates, workload
+from livegnn.distributed.cluster.batch import SlotBatch
 from livegnn.distributed.cluster.cut import PartArrays, cut
 from livegnn.distributed.partition import Topology, metis
 from livegnn.models.compile import compile_model
@@ -91,9 +92,9 @@ def owners_of(name: str, parts: int) -> Owners:
     return owners
 
 
-def columns_of(batch: Batch) -> dict[str, Any]:
+def batch_of(batch: Batch) -> SlotBatch:
     """A batch as every part takes it."""
-    return dict(to_updates(lg, batch).buffer.to_arrays())
+    return SlotBatch.of(to_updates(lg, batch).buffer)
 
 
 def digest_of(engine: lg.Engine) -> int:

@@ -42,6 +42,18 @@ std::string subject_of(const Update& update) {
          was ? "add the vertex again first" : "add the vertex first", global);
 }
 
+// What is asked of vertices all over the graph, for all updates before the first is looked at.
+void prefetch_places(const UpdateBuffer& batch, std::span<const std::uint16_t> owners,
+                     std::span<const VertexId> locals) {
+  for (const Update& update : batch.updates()) {
+    for (const std::int64_t end : {update.u, update.v}) {
+      if (end < 0) continue;
+      if (at(end) < owners.size()) __builtin_prefetch(owners.data() + end);
+      if (at(end) < locals.size()) __builtin_prefetch(locals.data() + end);
+    }
+  }
+}
+
 void copy_row(const UpdateBuffer& batch, const Update& update, Update& kept, UpdateBuffer& to) {
   if (update.row < 0) return;
   kept.row = to.add_row({batch.row(update), at(update.row_width)});
@@ -202,6 +214,7 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
     for (auto& list : *lists) list.clear();
   }
   open_ = true;
+  prefetch_places(batch, owners_, locals_);
   Plan plan;
   plan.introductions.resize(at(parts_));
   find_introductions(batch, store, plan);
@@ -225,6 +238,8 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
   const Parcels got = swap(std::move(parcels));
   PartBatch out;
   out.buffer.reserve(batch.size());
+  out.buffer.reserve_rows(batch.row_floats());
+  out.places.reserve(batch.size());
   read_introductions(store, got, out);
   for (std::size_t place = 0; place < batch.size(); ++place) take_update(batch, place, plan, out);
   return out;

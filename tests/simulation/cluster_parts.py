@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import livegnn as lg
-from livegnn import _native
+from livegnn.distributed.cluster.batch import SlotBatch
 from livegnn.distributed.cluster.cut import cut
 from livegnn.distributed.cluster.part import NewOwners, PartEngine
 from livegnn.distributed.partition import hashed, ldg, metis
@@ -65,20 +65,19 @@ class PartsOfOne:
 
     # ---- batches
 
-    def columns(self, updates):
+    def batch(self, updates):
         """A batch in slots, as parts take it."""
-        return self.graph.host.supposed(updates)[0].to_arrays()
+        return SlotBatch.of(self.graph.host.supposed(updates)[0])
 
-    def new_owners(self, columns):
+    def new_owners(self, batch):
         """Parts, drawn, of the slots that the batch is the first to use."""
-        added = columns["u"][columns["kind"] == _native.UpdateKind.AddVertex.value]
-        end = max(int(added.max(initial=-1)) + 1, len(self.owners))
+        end = max(int(batch.added_vertices().max(initial=-1)) + 1, len(self.owners))
         return NewOwners(len(self.owners), self.rng.integers(0, self.network.size, end - len(self.owners), np.uint16))
 
-    def offer(self, columns, owners, before_agreeing=None):
+    def offer(self, batch, owners, before_agreeing=None):
         """A batch to the parts alone; what each returns or raises. before_agreeing: by rank."""
         hooks = before_agreeing or {}
-        return self.each(lambda rank: self.parts[rank].apply(columns, owners, before_agreeing=hooks.get(rank)))
+        return self.each(lambda rank: self.parts[rank].apply(batch, owners, before_agreeing=hooks.get(rank)))
 
     def refuse(self, updates, rank=0):
         """A batch that every part takes, and one refuses last: nothing changes anywhere."""
@@ -86,17 +85,17 @@ class PartsOfOne:
         def refuses():
             raise InterruptedError
 
-        columns, state, before = self.columns(updates), self.rng.bit_generator.state, self.digests()
-        found = self.offer(columns, self.new_owners(columns), {rank: refuses})
+        batch, state, before = self.batch(updates), self.rng.bit_generator.state, self.digests()
+        found = self.offer(batch, self.new_owners(batch), {rank: refuses})
         self.rng.bit_generator.state = state  # the batch may come again
         assert all(isinstance(one, BaseException) for one in found), found
         assert self.digests() == before
 
     def apply(self, updates):
         """A batch to all, with the changed vertices compared. Returns: the engine's changes."""
-        columns = self.columns(updates)
-        owners = self.new_owners(columns)
-        found = self.offer(columns, owners)
+        batch = self.batch(updates)
+        owners = self.new_owners(batch)
+        found = self.offer(batch, owners)
         for one in found:
             if isinstance(one, BaseException):
                 raise one
@@ -107,7 +106,7 @@ class PartsOfOne:
         got = [int(v) for one in found for v in one.slots]
         assert len(set(got)) == len(got), "two parts with one vertex"
         wanted = set(changes._native.vertices().tolist())  # slots, whatever the types
-        again = set(columns["u"][columns["kind"] == _native.UpdateKind.AddVertex.value].tolist())
+        again = set(batch.added_vertices().tolist())
         assert wanted <= set(got)
         assert set(got) - wanted <= again, "a vertex that did not change and was not added again"
         return changes

@@ -43,8 +43,8 @@ def goes_on(world, draft, before):
 
 def refused(world, updates, before_agreeing=None):
     """Offers a batch that is refused. Returns: the errors of the parts that refuse it themselves."""
-    columns = world.columns(updates)
-    found = world.offer(columns, world.new_owners(columns), before_agreeing)
+    batch = world.batch(updates)
+    found = world.offer(batch, world.new_owners(batch), before_agreeing)
     assert all(isinstance(one, BaseException) for one in found), found
     return [one for one in found if not isinstance(one, PartRefused)]
 
@@ -151,15 +151,15 @@ def test_a_wire_that_breaks_in_a_batch(seed):
     """Before any part has published: all have gone back, and the batch can come again over a new wire."""
     world, draft = make(seed)
     before, updates = world.digests(), draft(9).updates
-    columns = world.columns(updates)
-    owners = world.new_owners(columns)
+    batch = world.batch(updates)
+    owners = world.new_owners(batch)
     rounds = world.network.rounds
     world.network.faults = WireFaults(break_after=rounds + seed % 6)  # the first two rounds are below six
-    found = world.offer(columns, owners)
+    found = world.offer(batch, owners)
     assert all(isinstance(one, WorkerUnavailable) for one in found), found
     assert world.digests() == before
     world.network.renew()
-    again = world.offer(columns, owners)
+    again = world.offer(batch, owners)
     assert not any(isinstance(one, BaseException) for one in again), again
     world.owners = np.concatenate([world.owners, owners.owners])
     world.engine.apply(updates)
@@ -171,9 +171,9 @@ def test_what_if_puts_every_row_back(seed):
     world, draft = make(seed, parts=(2, 3, 4)[seed % 3])
     for _ in range(3):
         before, updates = world.digests(), draft(9).updates
-        columns = world.columns(updates)
-        owners = world.new_owners(columns)
-        found = world.all(lambda rank, c=columns, o=owners: world.parts[rank].what_if(c, o))
+        batch = world.batch(updates)
+        owners = world.new_owners(batch)
+        found = world.all(lambda rank, b=batch, o=owners: world.parts[rank].what_if(b, o))
         with world.engine.what_if(updates) as view:
             assert set(view.vertices.tolist()) <= {int(v) for _, changes in found for v in changes.slots}
             for part in world.parts:
@@ -188,9 +188,9 @@ def test_what_if_is_refused_by_all():
     world, draft = make(3)
     before, updates = world.digests(), draft(4).updates
     updates.set_features(10**6, np.zeros(world.model.input_width, np.float32))
-    columns = world.columns(updates)
-    owners = world.new_owners(columns)
-    found = world.each(lambda rank: world.parts[rank].what_if(columns, owners))
+    batch = world.batch(updates)
+    owners = world.new_owners(batch)
+    found = world.each(lambda rank: world.parts[rank].what_if(batch, owners))
     assert all(isinstance(one, UpdateError) for one in found)
     goes_on(world, draft, before)
 
@@ -198,9 +198,9 @@ def test_what_if_is_refused_by_all():
 def test_parts_that_make_other_rounds_are_found():
     """Else a part that waits for ever would hang a test, not fail it."""
     world, draft = make(5)
-    columns = world.columns(draft(3).updates)
-    owners = world.new_owners(columns)
-    found = world.each(lambda rank: None if rank == 0 else world.parts[rank].apply(columns, owners))
+    batch = world.batch(draft(3).updates)
+    owners = world.new_owners(batch)
+    found = world.each(lambda rank: None if rank == 0 else world.parts[rank].apply(batch, owners))
     assert [type(one) for one in found] == [type(None), WorkerUnavailable, WorkerUnavailable]
 
 

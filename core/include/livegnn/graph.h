@@ -90,9 +90,11 @@ class UpdateBuffer {
   const float* row(const Update& update) const { return rows_.data() + update.row; }
   std::size_t size() const { return updates_.size(); }
   void clear();
-  void clear_updates() { updates_.clear(); }                    // rows stay
-  void reserve(std::size_t more) { grow_for(updates_, more); }  // room for so many more updates, amortised
-  void extend(const UpdateBuffer& other);                       // appends the other's updates and rows
+  void clear_updates() { updates_.clear(); }                          // rows stay
+  void reserve(std::size_t more) { grow_for(updates_, more); }        // room for so many more updates, amortised
+  void reserve_rows(std::size_t floats) { grow_for(rows_, floats); }  // likewise for their rows
+  std::size_t row_floats() const { return rows_.size(); }
+  void extend(const UpdateBuffer& other);  // appends the other's updates and rows
 
  private:
   template <typename T>

@@ -22,6 +22,7 @@ from livegnn.distributed.messages import pieces_of, values_of
 from livegnn.distributed.parcel_links import ParcelSocket, greeting, listener_at, wait_for
 
 _RETRY_S = 0.1
+_NOTHING = pieces_of(())
 
 
 class CallPlace(NamedTuple):
@@ -116,10 +117,11 @@ class CallLines:
                 raise LineRefused(rank, place, cause) from cause
             self._lines.append(ParcelSocket(connected))
 
-    def ask(self, shared: Any, own: Sequence[Any]) -> AskedOverLines:
-        """Begins a call. own: by worker."""
-        pieces = [pieces_of(each) for each in (shared, *own)]  # all, before any is sent
-        return AskedOverLines(self._lines, pieces[0], pieces[1:])
+    def ask(self, shared: Any, own: Sequence[Any] | None = None) -> AskedOverLines:
+        """Begins a call. own: by worker; by default an empty tuple."""
+        alike = pieces_of(shared)
+        mine = [_NOTHING] * len(self._lines) if own is None else [pieces_of(each) for each in own]
+        return AskedOverLines(self._lines, alike, mine)  # once all is in pieces
 
     def close(self) -> None:
         """Ends the connections. A second call does nothing."""

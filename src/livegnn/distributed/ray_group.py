@@ -232,7 +232,7 @@ class RayGroup:
         if self._lines is None:
             raise InvariantBroken("invariant broken: a group of torch.distributed was called over lines")
         try:
-            asked = self._lines.ask((self._formed, driver, (fn, args)), each or [()] * self.size)
+            asked = self._lines.ask((self._formed, driver, (fn, args)), each)
         except BaseException:  # what went over the lines is not known
             self._joined = False
             raise

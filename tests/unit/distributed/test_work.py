@@ -48,8 +48,8 @@ def test_counts_are_those_of_one_batch_at_a_time(monkeypatch, most, seed):
         total += len(changed)
         for slot in changed:
             expected[int(slot)] += 1
-        kinds, slots = (np.array([update[i] for update in updates], np.int64) for i in (0, 1))
-        counted.add({"kind": kinds, "u": slots}, np.sort(np.array(changed, np.uint32)))
+        added = np.array([slot for kind, slot in updates if kind == ADD], np.int64)
+        counted.add(added, np.sort(np.array(changed, np.uint32)))
         if turn % 7 == 0:
             live = np.array(sorted(part.at), np.int64)
             assert counted.of(live).tolist() == [expected[slot] for slot in live.tolist()]
@@ -63,7 +63,7 @@ def test_that_nothing_is_counted_before_it_is_asked_for():
     asked = []
     counted = Work(lambda slots: asked.append(slots) or slots)
     for turn in range(100):
-        counted.add({"kind": np.array([ADD]), "u": np.array([turn])}, np.array([turn], np.uint32))
+        counted.add(np.array([turn]), np.array([turn], np.uint32))
     assert not asked
     assert counted.of(np.arange(120)).tolist() == [1] * 100 + [0] * 20
 
@@ -72,5 +72,5 @@ def test_that_batches_which_change_nothing_here_do_not_pile_up(monkeypatch):
     monkeypatch.setattr(work, "_UNCOUNTED_MAX", 1000)
     counted = Work(lambda slots: slots)
     for _ in range(1000):
-        counted.add({"kind": np.zeros(0, np.int64), "u": np.zeros(0, np.int64)}, np.zeros(0, np.uint32))
+        counted.add(np.zeros(0, np.int64), np.zeros(0, np.uint32))
     assert len(counted._uncounted) < 100

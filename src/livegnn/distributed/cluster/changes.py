@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from livegnn.distributed.cluster.batch import PartChanges
 from livegnn.distributed.cluster.moves import Moves, merged_moves
-from livegnn.distributed.cluster.part import PartChanges
 from livegnn.types import Int64Array
 
 
@@ -22,13 +22,13 @@ class MergedChanges:
         return slots
 
     def count(self) -> int:
-        return sum(len(part.slots) for part in self._parts)
+        return sum(part.vertex_count for part in self._parts)
 
     def stages(self) -> list[dict[str, Any]]:
         """Counts are sums; seconds those of the slowest part, as the parts wait for each other."""
-        merged = [dict(stage) for stage in self._parts[0].stages]
-        for part in self._parts[1:]:
-            for sums, stage in zip(merged, part.stages, strict=True):
+        merged, *others = (part.native.stages() for part in self._parts)
+        for stages in others:
+            for sums, stage in zip(merged, stages, strict=True):
                 for name in ("affected", "edges", "scanned", "reread"):
                     sums[name] += stage[name]
                 for name in ("transform_seconds", "aggregate_seconds"):
@@ -39,7 +39,8 @@ class MergedChanges:
         return merged
 
     def seconds(self) -> tuple[float, float, float]:
-        topology, publish, total = (max(times) for times in zip(*(part.seconds for part in self._parts), strict=True))
+        seconds = (part.native.seconds() for part in self._parts)
+        topology, publish, total = (max(times) for times in zip(*seconds, strict=True))
         return topology, publish, total
 
     def take_moves(self) -> Moves | None:

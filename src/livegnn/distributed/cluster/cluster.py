@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
+from livegnn.distributed.cluster.batch import PartChanges, SlotBatch
 from livegnn.distributed.cluster.captured import CapturedCluster
 from livegnn.distributed.cluster.changes import MergedChanges
 from livegnn.distributed.cluster.crew import Crew
@@ -19,7 +20,7 @@ from livegnn.distributed.cluster.directory import Directory
 from livegnn.distributed.cluster.driver_state import ClusterSettings, DriverState, notes_of
 from livegnn.distributed.cluster.last_switch import LastSwitch
 from livegnn.distributed.cluster.notes import DriverNotes, record_of
-from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
+from livegnn.distributed.cluster.part import NewOwners
 from livegnn.distributed.cluster.part_files import new_folder, share_name, write_directory
 from livegnn.distributed.cluster.parts_folder import PartsFolder
 from livegnn.distributed.cluster.ray_crew import RayCrew
@@ -230,7 +231,7 @@ class Cluster(Outputs, Switching):
         """Calls the callbacks of on_change; takes a snapshot, which nothing of the batch depends on any more."""
         answers, self._answers = self._answers, None
         if answers is None:
-            answers = [PartChanges(np.flatnonzero(self.graph.host.store.live()).astype(np.uint32), [], (0.0, 0.0, 0.0))]
+            answers = [PartChanges.of_slots(np.flatnonzero(self.graph.host.store.live()))]
         changes = Changes(MergedChanges(answers), self.graph, version)
         try:
             self._callbacks.call(changes)
@@ -541,15 +542,15 @@ class Cluster(Outputs, Switching):
 
     # ---- for the directory
 
-    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
+    def apply_batch(self, batch: SlotBatch, owners: NewOwners, recorded: Recorded) -> None:
         """See directory.Workers."""
         self._crew.refuse_closed("apply")
-        self._answers = _unless_refused(self._crew.apply(columns, owners, self._record(recorded)))
+        self._answers = _unless_refused(self._crew.apply(batch, owners, self._record(recorded)))
 
-    def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
+    def hold_batch(self, batch: SlotBatch, owners: NewOwners, recorded: Recorded) -> None:
         """See directory.Workers."""
         self._crew.refuse_closed("apply")
-        _unless_refused(self._crew.hold(columns, owners, self._record(recorded)))
+        _unless_refused(self._crew.hold(batch, owners, self._record(recorded)))
 
     def _record(self, recorded: Recorded) -> bytes | None:
         return record_of(recorded) if self._crew.keeps_notes else None
@@ -562,12 +563,12 @@ class Cluster(Outputs, Switching):
         """See directory.Workers."""
         self._crew.take_back()
 
-    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+    def refusal(self, batch: SlotBatch, owners: NewOwners) -> LiveGnnError | None:
         """See directory.Workers. Raises: WorkerUnavailable."""
         self._crew.refuse_closed("apply")
         with self._crew.lock:
             try:
-                return refusal_of(self._crew.open_view(columns, owners))
+                return refusal_of(self._crew.open_view(batch, owners))
             finally:
                 self._crew.close_view()
 

@@ -14,8 +14,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from livegnn import _native
+from livegnn.distributed.cluster.batch import SlotBatch
 from livegnn.distributed.cluster.cut import EDGE_COLUMNS
-from livegnn.distributed.cluster.part import BatchColumns, NewOwners
+from livegnn.distributed.cluster.part import NewOwners
 from livegnn.distributed.cluster.vertex_graph import VertexGraph
 from livegnn.distributed.partition import Newcomers, Placement
 from livegnn.distributed.partition.newcomers import sound
@@ -23,7 +24,7 @@ from livegnn.errors import DegreeNegative, LiveGnnError, RangeOverflow, UpdateEr
 from livegnn.graph.consumers import Recorded, Recorder
 from livegnn.graph.graph import Graph
 from livegnn.graph.updates import Updates
-from livegnn.types import AnyArray, BoolArray, Int64Array
+from livegnn.types import AnyArray, Int64Array
 
 
 class Workers(Protocol):
@@ -31,10 +32,10 @@ class Workers(Protocol):
     batch as a log would write it.
     """
 
-    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
+    def apply_batch(self, batch: SlotBatch, owners: NewOwners, recorded: Recorded) -> None:
         """Applies a batch. Raises: what they refuse it for; then nothing has changed."""
 
-    def hold_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
+    def hold_batch(self, batch: SlotBatch, owners: NewOwners, recorded: Recorded) -> None:
         """Applies a batch, but for its publication. Raises: as apply_batch()."""
 
     def publish_held(self) -> None:
@@ -43,7 +44,7 @@ class Workers(Protocol):
     def take_back_held(self) -> None:
         """The batch that is held does not stand. Nothing where none is."""
 
-    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+    def refusal(self, batch: SlotBatch, owners: NewOwners) -> LiveGnnError | None:
         """What they would refuse a batch for; nothing changes."""
 
 
@@ -54,7 +55,7 @@ _OF_VERTICES = (_Kind.AddVertex.value, _Kind.RemoveVertex.value)
 class _Ahead:
     """Workers that have all batches."""
 
-    def apply_batch(self, columns: BatchColumns, owners: NewOwners, recorded: Recorded) -> None:
+    def apply_batch(self, batch: SlotBatch, owners: NewOwners, recorded: Recorded) -> None:
         """Nothing."""
 
     hold_batch = apply_batch
@@ -64,7 +65,7 @@ class _Ahead:
 
     take_back_held = publish_held
 
-    def refusal(self, columns: BatchColumns, owners: NewOwners) -> LiveGnnError | None:
+    def refusal(self, batch: SlotBatch, owners: NewOwners) -> LiveGnnError | None:
         """Nothing."""
         return None
 
@@ -116,9 +117,9 @@ class Directory:
         """From now on batches of the graph go to these workers."""
         self.workers = workers
 
-    def owners_in(self, columns: BatchColumns) -> tuple[Placement, NewOwners]:
+    def owners_in(self, batch: SlotBatch) -> tuple[Placement, NewOwners]:
         """See placed()."""
-        return placed(columns, self.newcomers, self._slot_count)
+        return placed(batch, self.newcomers, self._slot_count)
 
     def refuse_gaps(self, buffer: _native.UpdateBuffer) -> None:
         """For a batch that the graph itself does not see. Raises: VertexIdGap, as Graph.apply."""
@@ -136,10 +137,11 @@ class Directory:
                 )
             next_slot += slot == next_slot
 
-    def live_after(self, columns: BatchColumns, owners: NewOwners) -> AnyArray:
+    def live_after(self, batch: SlotBatch, owners: NewOwners) -> AnyArray:
         """By slot: whether it would be live after a batch."""
         live = np.zeros(owners.first + len(owners.owners), np.uint8)
         live[: self._slot_count] = self.graph.host.store.live()
+        columns = batch.to_columns()
         for kind, slot in zip(columns["kind"].tolist(), columns["u"].tolist(), strict=True):
             if kind in _OF_VERTICES and 0 <= slot < len(live):
                 live[slot] = kind == _Kind.AddVertex.value
@@ -155,21 +157,20 @@ class Directory:
 
     def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
         """For the graph's host: takes the vertices of a batch; the workers take all of it."""
-        columns = buffer.to_arrays()
-        kept = _moves_vertices(columns)
-        last = _LastRecorder(self, columns)
+        batch = SlotBatch.of(buffer)
+        last = _LastRecorder(self, batch)
         host = self.graph.host
         host.add_recorder(last)  # after those that write
         try:
-            changes = apply(_vertices_of(columns, kept))
+            changes = apply(_vertices_of(batch))
         except UpdateError as error:
             if error.update is None:
                 raise
-            place = error.update if last.failed is error else int(np.flatnonzero(kept)[error.update])
+            place = error.update if last.failed is error else int(_places_of_vertices(batch)[error.update])
             first: LiveGnnError = error.reworded(update=place)
             if last.failed is not error or isinstance(error, VertexUnknown):  # vertices are looked at first
-                first = self._first_refused(columns, first)
-            first = self._of_one_engine(first, columns)
+                first = self._first_refused(batch, first)
+            first = self._of_one_engine(first, batch)
             raise first.reworded(update=int(buffer.given_places()[first.update])) from error
         except BaseException:
             self.workers.take_back_held()  # an interrupt may have come before the recorders knew of it
@@ -179,27 +180,26 @@ class Directory:
         assert last.placement is not None
         self.newcomers.accept(last.placement)
         self._slot_count = self.graph.slot_count
-        self.next_edge_id += int(np.count_nonzero(columns["kind"] == _Kind.AddEdge.value))
+        self.next_edge_id += buffer.count(_Kind.AddEdge)
         return changes
 
-    def _of_one_engine(self, error: LiveGnnError, columns: BatchColumns) -> LiveGnnError:
+    def _of_one_engine(self, error: LiveGnnError, batch: SlotBatch) -> LiveGnnError:
         """In the words of an engine, which has seen the slots of updates before alone."""
         if not isinstance(error, VertexUnknown) or not isinstance(error.vertex, int):
             return error
-        before = columns["u"][: error.update][columns["kind"][: error.update] == _Kind.AddVertex.value]
+        before = batch.first(int(error.facts()["update"])).added_vertices()
         count = max(self._slot_count, int(before.max(initial=-1)) + 1)
         if error.vertex < count:
             return error
         expected, got = f"vertex ids in 0 .. {count - 1}", str(error.vertex)
         return error.reworded(expected=expected, got=got, advice="add the vertex first")
 
-    def _first_refused(self, columns: BatchColumns, error: LiveGnnError) -> LiveGnnError:
+    def _first_refused(self, batch: SlotBatch, error: LiveGnnError) -> LiveGnnError:
         """What an engine, which goes through a batch in order, refuses where a vertex is refused: that, or an update
         before it that the workers refuse.
         """
         while error.update:
-            before = {name: column[: error.update] for name, column in columns.items()}
-            before["rows"] = columns["rows"][: int(np.maximum(before["row_width"], 0).sum())]
+            before = batch.first(error.update)
             found = self.workers.refusal(before, self.owners_in(before)[1])
             if found is None or found.update is None or isinstance(found, RangeOverflow | DegreeNegative):
                 break  # an engine sees these last
@@ -214,8 +214,8 @@ class _LastRecorder(Recorder):
     them writes it down, since none can erase what it has written.
     """
 
-    def __init__(self, directory: Directory, columns: BatchColumns) -> None:
-        self._directory, self._columns, self._workers = directory, columns, directory.workers
+    def __init__(self, directory: Directory, batch: SlotBatch) -> None:
+        self._directory, self._batch, self._workers = directory, batch, directory.workers
         self._alone = not directory.graph.host.recorders
         self.placement: Placement | None = None
         self._owners = NewOwners(0, np.zeros(0, np.uint16))
@@ -223,7 +223,7 @@ class _LastRecorder(Recorder):
 
     def prepare(self, recorded: Recorded) -> None:
         """Raises: what the workers refuse the batch for."""
-        self.placement, self._owners = self._directory.owners_in(self._columns)
+        self.placement, self._owners = self._directory.owners_in(self._batch)
         if not self._alone:
             self._ask(self._workers.hold_batch, recorded)
 
@@ -234,9 +234,9 @@ class _LastRecorder(Recorder):
         else:
             self._workers.publish_held()
 
-    def _ask(self, question: Callable[[BatchColumns, NewOwners, Recorded], None], recorded: Recorded) -> None:
+    def _ask(self, question: Callable[[SlotBatch, NewOwners, Recorded], None], recorded: Recorded) -> None:
         try:
-            question(self._columns, self._owners, recorded)
+            question(self._batch, self._owners, recorded)
         except LiveGnnError as error:
             self.failed = error
             raise
@@ -246,15 +246,15 @@ class _LastRecorder(Recorder):
         self._workers.take_back_held()
 
 
-def placed(columns: BatchColumns, newcomers: Newcomers, slot_count: int) -> tuple[Placement, NewOwners]:
+def placed(batch: SlotBatch, newcomers: Newcomers, slot_count: int) -> tuple[Placement, NewOwners]:
     """The parts of the slots that a batch is the first to use, in a graph of so many slots. Nothing changes.
 
     What names no slot is for the workers to refuse.
     """
-    if not _moves_vertices(columns).any():
+    if not batch.moves_vertices:
         return newcomers.nothing(), NewOwners(slot_count, np.zeros(0, np.uint16))
-    added = columns["u"][columns["kind"] == _Kind.AddVertex.value]
-    count = max(int(added.max(initial=-1)) + 1, slot_count)
+    columns = batch.to_columns()
+    count = max(int(batch.added_vertices().max(initial=-1)) + 1, slot_count)
     kept = sound(columns, slot_count)
     placement = newcomers.choose({name: columns[name][kept] for name in ("kind", "u", "v")})
     last = min(count, placement.first_slot) if len(placement.parts) else count
@@ -277,18 +277,17 @@ def _without_edges(graph: Graph) -> VertexGraph:
     return VertexGraph.from_arrays(whole)
 
 
-def _moves_vertices(columns: BatchColumns) -> BoolArray:
-    """Which updates of a batch add or remove a vertex."""
-    kinds: AnyArray = columns["kind"]
-    found: BoolArray = (kinds == _Kind.AddVertex.value) | (kinds == _Kind.RemoveVertex.value)
-    return found
+def _places_of_vertices(batch: SlotBatch) -> Int64Array:
+    """The updates of a batch that add or remove a vertex."""
+    return np.flatnonzero(np.isin(batch.to_columns()["kind"], _OF_VERTICES))
 
 
-def _vertices_of(columns: BatchColumns, kept: AnyArray) -> _native.UpdateBuffer:
+def _vertices_of(batch: SlotBatch) -> _native.UpdateBuffer:
     """The vertices that a batch adds and removes, without their features."""
-    if not kept.any():
+    if not batch.moves_vertices:
         return _native.UpdateBuffer()
-    mine = {name: column[kept] for name, column in columns.items() if name != "rows"}
+    kept = _places_of_vertices(batch)
+    mine = {name: column[kept] for name, column in batch.to_columns().items() if name != "rows"}
     mine["row_width"] = np.minimum(mine["row_width"], 0)
     mine["row_width"][mine["kind"] == _Kind.AddVertex.value] = 0
     mine["rows"] = np.zeros(0, np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from livegnn.distributed.cluster.part import PartChanges
+from livegnn.distributed.cluster.batch import PartChanges
 
 
 class _NotWanted(Exception):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pickle
 from typing import NamedTuple, TypeAlias
 
-from livegnn.distributed.cluster.part import BatchColumns, NewOwners
+from livegnn.distributed.cluster.batch import SlotBatch
+from livegnn.distributed.cluster.part import NewOwners
 from livegnn.graph.consumers import Recorded, Switch
 from livegnn.graph.updates import Updates
 from livegnn.types import AnyArray
@@ -38,7 +39,7 @@ class GivenBatch(NamedTuple):
     """
 
     version: int
-    columns: BatchColumns
+    batch: SlotBatch
     owners: NewOwners
     record: bytes | None = None
 

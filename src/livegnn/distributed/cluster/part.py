@@ -16,29 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn import _native
+from livegnn.distributed.cluster.batch import PartChanges, SlotBatch
 from livegnn.distributed.cluster.cut import PartArrays, Share, counted_ends, share_of
-from livegnn.distributed.cluster.moves import Moves, own_moves
+from livegnn.distributed.cluster.moves import own_moves
 from livegnn.distributed.partition import PartitionReport, VertexParts
 from livegnn.distributed.partition.topology import Topology
 from livegnn.errors import LiveGnnError, PartRefused, UpdateError, WorkerUnavailable
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 Swap: TypeAlias = Callable[[list[bytes]], list[bytes]]
-BatchColumns: TypeAlias = dict[str, AnyArray]
 
 _OF_VERTICES = (_native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVertex.value)
-
-
-class PartChanges(NamedTuple):
-    """What a batch made of the part's own vertices. slots: of the whole graph, (k,) uint32 ascending, as they are most
-    of an answer.  stages, seconds: as livegnn.inference.changes has them.  moves: None where the engine was not asked
-    for them, or they are too many.
-    """
-
-    slots: npt.NDArray[np.uint32]
-    stages: list[dict[str, Any]]
-    seconds: tuple[float, float, float]
-    moves: Moves | None = None
 
 
 class NewOwners(NamedTuple):
@@ -96,7 +84,7 @@ class PartEngine:
 
     def apply(
         self,
-        batch: BatchColumns,
+        batch: SlotBatch,
         newcomers: NewOwners,
         *,
         before_agreeing: Callable[[], None] | None = None,
@@ -114,7 +102,7 @@ class PartEngine:
         all_have = False
         try:
             self.halo.set_owners(newcomers.first, newcomers.owners)
-            mine, places = self.halo.take(_buffer_of(batch), self.store)
+            mine, places = self.halo.take(batch.to_buffer(), self.store)
 
             def agree() -> None:
                 nonlocal all_have
@@ -154,24 +142,24 @@ class PartEngine:
         self.halo.roll_back()
 
     def _changes(self, changes: Any) -> PartChanges:
-        slots: npt.NDArray[np.uint32] = _native.own_changed(self.halo, changes)
         moves = changes.take_moves()
         if moves is not None:
             moves = own_moves(moves, self.halo.own_names(moves[0]))
-        return PartChanges(slots, changes.stages(), changes.seconds(), moves)
+        return PartChanges(_native.own_changes(self.halo, changes), moves)
 
     def _own_globals(self, slots: Int64Array) -> Int64Array:
         found: Int64Array = self.halo.own(slots)
         return found
 
-    def _renamed(self, error: UpdateError, batch: BatchColumns, places: Int64Array | None) -> LiveGnnError:
+    def _renamed(self, error: UpdateError, batch: SlotBatch, places: Int64Array | None) -> LiveGnnError:
         """The error in slots of the whole graph, with the place of its update in the whole batch."""
         if places is None:  # the halo names them so itself
             return error
         facts, name_of = error.facts(), self.halo.name_of  # it knows those of the batch, too
+        columns = batch.to_columns()
         if "update" in facts:
             place = facts["update"] = int(places[facts["update"]])
-            ends = [str(batch[end][place]) for end in ("u", "v") if batch[end][place] >= 0]
+            ends = [str(columns[end][place]) for end in ("u", "v") if columns[end][place] >= 0]
             if "subject" in facts and ends:
                 facts["subject"] = f"{facts['subject'].split()[0]} {' -> '.join(ends)}"
         if isinstance(vertex := facts.get("vertex"), int):
@@ -184,7 +172,7 @@ class PartEngine:
         if edge := facts.get("edge"):
             if "update" in facts:
                 place = facts["update"]
-                facts["edge"] = (int(batch["u"][place]), int(batch["v"][place]))
+                facts["edge"] = (int(columns["u"][place]), int(columns["v"][place]))
             else:
                 facts["edge"] = (name_of(int(edge[0])), name_of(int(edge[1])))
         return type(error)(**facts)
@@ -247,18 +235,19 @@ class PartEngine:
 
         return formed
 
-    def what_if(self, batch: BatchColumns, owners: NewOwners) -> tuple[Any, PartChanges]:
+    def what_if(self, batch: SlotBatch, owners: NewOwners) -> tuple[Any, PartChanges]:
         """A batch that is looked at: the native view, open, and the vertices that it would change; rounds.
 
         close_what_if() ends it. Raises: as apply().
         """
         places: Int64Array | None = None
         view: Any = None
-        moving = np.unique(batch["u"][np.isin(batch["kind"], _OF_VERTICES)])
+        columns = batch.to_columns()
+        moving = np.unique(columns["u"][np.isin(columns["kind"], _OF_VERTICES)])
         names = dict(zip(moving.tolist(), self.halo.locals(moving).tolist(), strict=True))
         try:
             self.halo.set_owners(owners.first, owners.owners)
-            mine, places = self.halo.take(_buffer_of(batch), self.store)
+            mine, places = self.halo.take(batch.to_buffer(), self.store)
             view = _native.NativeWhatIf(self.store, self.native, mine)
             self.halo.agree()  # a part may have failed after its last round
         except BaseException as error:
@@ -267,8 +256,7 @@ class PartEngine:
                 raise self._renamed(error, batch, places) from error
             raise
         self._names_before = names
-        staged = self._own_globals(self.native.staged_vertices()).astype(np.uint32)
-        return view, PartChanges(staged, [], (0.0, 0.0, 0.0))
+        return view, PartChanges.of_slots(self._own_globals(self.native.staged_vertices()))
 
     def close_what_if(self, view: Any) -> None:
         """Puts every row back, bit for bit. No round."""
@@ -309,9 +297,3 @@ class PartEngine:
         """Exponents of the fixed-point units, as an engine of the whole graph has them."""
         found: list[list[int]] = self.native.scale_exponents()
         return found
-
-
-def _buffer_of(batch: BatchColumns) -> _native.UpdateBuffer:
-    buffer = _native.UpdateBuffer()
-    buffer.from_arrays(batch)
-    return buffer

@@ -56,15 +56,18 @@ class RayCrew:
     def call(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""
         ask = self._group.call_soon if all(call[0] in _SOON for call in calls) else self._group.call
-        return ask(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)])
+        args, each = self._given(calls)
+        return ask(_on_part, *args, each=each)
 
     def keep(self, calls: Sequence[Call]) -> list[Any]:
         """See Crew."""
-        return self._group.keep(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)])
+        args, each = self._given(calls)
+        return self._group.keep(_on_part, *args, each=each)
 
     def aside(self, calls: Sequence[Call], *, keep: bool) -> Aside:
         """See Crew."""
-        return self._group.aside(_on_part, *self._given(calls), each=[(call,) for call in self._own(calls)], keep=keep)
+        args, each = self._given(calls)
+        return self._group.aside(_on_part, *args, each=each, keep=keep)
 
     def processes(self) -> list[int]:
         """Process ids of the workers."""
@@ -98,22 +101,15 @@ class RayCrew:
         """See Crew."""
         self._group.close()
 
-    # What all workers are given alike goes to Ray once.
-    def _given(self, calls: Sequence[Call]) -> tuple[int, Call | None]:
-        return self._threads, calls[0] if self._is_one(calls) else None
-
-    def _own(self, calls: Sequence[Call]) -> list[Call | None]:
-        return [None] * self.size if self._is_one(calls) else list(calls)
-
-    @staticmethod
-    def _is_one(calls: Sequence[Call]) -> bool:
-        return all(call is calls[0] for call in calls)
+    def _given(self, calls: Sequence[Call]) -> tuple[tuple[Any, ...], list[tuple[Call]] | None]:
+        """For _on_part: what all workers are given alike, which goes to Ray once, and what is each one's own."""
+        if all(call is calls[0] for call in calls):
+            return (calls[0], self._threads), None
+        return (self._threads,), [(call,) for call in calls]
 
 
-def _on_part(worker: RayWorker, own: Call | None, threads: int, shared: Call | None) -> Any:
+def _on_part(worker: RayWorker, call: Call, threads: int) -> Any:
     """One call, in the worker's process."""
-    call = own or shared
-    assert call is not None
     method, *given = call
     if _PART not in worker.kept:
         if method not in _MAY_BE_EMPTY:

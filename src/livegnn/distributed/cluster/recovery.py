@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from livegnn.distributed.cluster.batch import PartChanges, SlotBatch
 from livegnn.distributed.cluster.crew import Call, Crew
 from livegnn.distributed.cluster.keeping import Keeping
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch
 from livegnn.distributed.cluster.origin import History, Origin
-from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges
+from livegnn.distributed.cluster.part import NewOwners
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
 from livegnn.distributed.cluster.snapshot_files import SnapshotFolder, StagedFolder
@@ -189,9 +190,9 @@ class RecoveringCrew:
         """What one of them answers to a call that all of them can take."""
         return self.each(*call)[worker]
 
-    def open_view(self, columns: BatchColumns, owners: NewOwners) -> list[PartChanges | PartRefusal]:
+    def open_view(self, batch: SlotBatch, owners: NewOwners) -> list[PartChanges | PartRefusal]:
         """Has all workers look at a batch, until close_view(). Raises: WorkerUnavailable."""
-        calls: list[Call] = [("open_what_if", columns, owners)] * self.size
+        calls: list[Call] = [("open_what_if", batch, owners)] * self.size
         for _ in range(_ATTEMPTS):
             self._settle()
             try:
@@ -219,7 +220,7 @@ class RecoveringCrew:
     # ---- batches
 
     def apply(
-        self, columns: BatchColumns, owners: NewOwners, record: bytes | None = None
+        self, given: SlotBatch, owners: NewOwners, record: bytes | None = None
     ) -> list[PartChanges | PartRefusal]:
         """The next batch on all workers; where one refuses it, nothing has changed. record: see GivenBatch.
 
@@ -227,7 +228,7 @@ class RecoveringCrew:
         """
         with self.lock:
             self._settle()
-            batch = GivenBatch(self.version + 1, columns, owners, record)
+            batch = GivenBatch(self.version + 1, given, owners, record)
             try:
                 answers = self._applied(batch)
             except BaseException:  # the graph goes back; what workers have done is not known
@@ -240,7 +241,7 @@ class RecoveringCrew:
 
     # ---- batches in two steps, for what has to be written down between them; the lock is held from one to the other
 
-    def hold(self, columns: BatchColumns, owners: NewOwners, record: bytes | None = None) -> list[PartRefusal]:
+    def hold(self, given: SlotBatch, owners: NewOwners, record: bytes | None = None) -> list[PartRefusal]:
         """The next batch on all workers, but for its publication, which waits for decide(). Returns: who refuses it.
 
         Raises:  WorkerUnavailable where workers are lost again and again. Then, and where a worker refuses, nothing has
@@ -249,7 +250,7 @@ class RecoveringCrew:
         self.lock.acquire()
         try:
             self._settle()
-            batch = GivenBatch(self.version + 1, columns, owners, record)
+            batch = GivenBatch(self.version + 1, given, owners, record)
             refused = [each for each in self._held_by_all(batch) if each is not None]
             if not refused:
                 self._held = batch

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from livegnn import errors
-from livegnn.distributed.cluster.part import PartChanges
+from livegnn.distributed.cluster.batch import PartChanges
 from livegnn.errors import Facts, LiveGnnError, PartRefused, UpdateError
 
 

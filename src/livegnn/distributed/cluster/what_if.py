@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
+from livegnn.distributed.cluster.batch import PartChanges, SlotBatch
 from livegnn.distributed.cluster.changes import MergedChanges
 from livegnn.distributed.cluster.crew import Call
 from livegnn.distributed.cluster.directory import Directory
-from livegnn.distributed.cluster.part import PartChanges
 from livegnn.distributed.cluster.reading import refuse_unknown, rows_of
 from livegnn.distributed.cluster.recovery import RecoveringCrew
 from livegnn.distributed.cluster.refusals import refusal_of
@@ -42,11 +42,11 @@ class ClusterWhatIf(Outputs):
             host.same_unit("what_if", self._updates.time_unit)
             buffer, change = host.supposed(self._updates)
             self._directory.refuse_gaps(buffer)
-            columns = buffer.to_arrays()
-            self._owners = self._directory.owners_in(columns)[1]
-            self._live = self._directory.live_after(columns, self._owners)
+            batch = SlotBatch.of(buffer)
+            self._owners = self._directory.owners_in(batch)[1]
+            self._live = self._directory.live_after(batch, self._owners)
             place.callback(self._crew.close_view)
-            answers = self._crew.open_view(columns, self._owners)
+            answers = self._crew.open_view(batch, self._owners)
             refused = refusal_of(answers)
             if refused is not None and refused.update is not None:
                 refused = refused.reworded(update=int(buffer.given_places()[refused.update]))

@@ -8,12 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from livegnn import _native
-from livegnn.distributed.cluster.part import BatchColumns
 from livegnn.types import Int64Array
 
 _UNCOUNTED_MAX, _PER_BATCH = 1 << 20, 16  # vertices; a batch weighs as much as some
-_ADD_VERTEX = _native.UpdateKind.AddVertex.value
 
 
 class _Uncounted(NamedTuple):
@@ -41,12 +38,13 @@ class Work:
         self._uncounted: list[_Uncounted] = []
         self._weight = 0
 
-    def add(self, batch: BatchColumns, changed: npt.NDArray[np.uint32]) -> None:
-        """A batch that stands, and the own vertices whose output it has changed. One that it adds has none of the one
-        before in its slot.
+    def add(self, added: Int64Array, changed: npt.NDArray[np.uint32]) -> None:
+        """A batch that stands: the vertices that it adds, and the own ones whose output it has changed.
+
+        A vertex that it adds has no work of the one before in its slot.
         """
         self.total += len(changed)
-        self._uncounted.append(_Uncounted(batch["u"][batch["kind"] == _ADD_VERTEX], changed))
+        self._uncounted.append(_Uncounted(added, changed))
         self._weight += len(changed) + _PER_BATCH
         if self._weight > _UNCOUNTED_MAX:
             self.counts()

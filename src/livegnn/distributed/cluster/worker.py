@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from livegnn import _native
+from livegnn.distributed.cluster.batch import PartChanges, SlotBatch
 from livegnn.distributed.cluster.cut import PartArrays, Share, joined_shares, share_of
 from livegnn.distributed.cluster.holding import Holding
 from livegnn.distributed.cluster.notes import DriverNotes, GivenBatch, PartSnapshot, Rounds
-from livegnn.distributed.cluster.part import BatchColumns, NewOwners, PartChanges, PartEngine, Swap
+from livegnn.distributed.cluster.part import NewOwners, PartEngine, Swap
 from livegnn.distributed.cluster.part_files import read_share, write_arrays
 from livegnn.distributed.cluster.recipe import Recipe
 from livegnn.distributed.cluster.refusals import PartRefusal
@@ -92,6 +93,8 @@ class PartWorker:
 
     def set_near(self, workers: Sequence[int]) -> None:
         """Those on this one's host, from now on."""
+        if workers is self._near:  # as at every call
+            return
         self._near = workers
         if self._part is not None:
             self._part.set_near(workers)
@@ -242,7 +245,7 @@ class PartWorker:
     # ---- batches; rounds
 
     def apply(
-        self, version: int, batch: BatchColumns, owners: NewOwners, record: bytes | None = None
+        self, version: int, batch: SlotBatch, owners: NewOwners, record: bytes | None = None
     ) -> PartChanges | PartRefusal:
         """The batch that makes `version`. Where the wire breaks, what it raises; then nothing has changed.
 
@@ -254,7 +257,7 @@ class PartWorker:
             return PartRefusal.of(error)
 
     def hold(
-        self, version: int, batch: BatchColumns, owners: NewOwners, record: bytes | None = None
+        self, version: int, batch: SlotBatch, owners: NewOwners, record: bytes | None = None
     ) -> PartRefusal | None:
         """The same, but for its publication, which waits for decide()."""
         holding = Holding(lambda held: self._apply(GivenBatch(version, batch, owners, record), held))
@@ -276,11 +279,11 @@ class PartWorker:
             raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
         self._sending = []
         try:
-            changes = self.part.apply(given.columns, given.owners, held=held)
+            changes = self.part.apply(given.batch, given.owners, held=held)
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
-        self._work.add(given.columns, changes.slots)
+        self._work.add(given.batch.added_vertices(), changes.slots)
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
@@ -336,7 +339,7 @@ class PartWorker:
 
     # ---- what_if; rounds
 
-    def open_what_if(self, batch: BatchColumns, owners: NewOwners) -> PartChanges | PartRefusal:
+    def open_what_if(self, batch: SlotBatch, owners: NewOwners) -> PartChanges | PartRefusal:
         """Looks at a batch, until close_what_if()."""
         try:
             self._view, changes = self.part.what_if(batch, owners)
