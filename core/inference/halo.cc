@@ -19,6 +19,10 @@ bool is_of_edge(UpdateKind kind) {
          kind == UpdateKind::SetEdgeAttr;
 }
 
+bool moves_degree(const Update& update) {
+  return update.kind != UpdateKind::SetFeatures && update.kind != UpdateKind::SetEdgeAttr;
+}
+
 std::string subject_of(const Update& update) {
   static constexpr const char* kNames[] = {"add_edge",      "remove_edge",  "remove_edges_before", "set_weight",
                                            "set_edge_attr", "set_features", "add_vertex",          "remove_vertex"};
@@ -214,10 +218,29 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
     for (auto& list : *lists) list.clear();
   }
   open_ = true;
+  moves_degrees_ = std::any_of(batch.updates().begin(), batch.updates().end(), moves_degree);
   prefetch_places(batch, owners_, locals_);
+  PartBatch out;
+  out.buffer.reserve(batch.size());
+  out.buffer.reserve_rows(batch.row_floats());
+  out.places.reserve(batch.size());
   Plan plan;
-  plan.introductions.resize(at(parts_));
   find_introductions(batch, store, plan);
+  if (may_introduce(batch)) read_introductions(store, swap(write_introductions(store, plan)), out);
+  for (std::size_t place = 0; place < batch.size(); ++place) take_update(batch, place, plan, out);
+  return out;
+}
+
+// Whether any part may have a vertex to introduce to another: all parts look at the same, what all of them know.
+bool Halo::may_introduce(const UpdateBuffer& batch) const {
+  return std::any_of(batch.updates().begin(), batch.updates().end(), [&](const Update& update) {
+    if (update.kind != UpdateKind::AddEdge) return false;
+    const int a = owner_of(update.u), b = owner_of(update.v);
+    return a != b && a != kNoPart && b != kNoPart;
+  });
+}
+
+Parcels Halo::write_introductions(const GraphStore& store, Plan& plan) {
   Parcels parcels(at(parts_));
   for (int part = 0; part < parts_; ++part) {
     std::vector<VertexId>& list = plan.introductions[at(part)];
@@ -235,17 +258,11 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
       to.floats(row.data(), width);
     }
   }
-  const Parcels got = swap(std::move(parcels));
-  PartBatch out;
-  out.buffer.reserve(batch.size());
-  out.buffer.reserve_rows(batch.row_floats());
-  out.places.reserve(batch.size());
-  read_introductions(store, got, out);
-  for (std::size_t place = 0; place < batch.size(); ++place) take_update(batch, place, plan, out);
-  return out;
+  return parcels;
 }
 
 void Halo::find_introductions(const UpdateBuffer& batch, const GraphStore& store, Plan& plan) const {
+  plan.introductions.resize(at(parts_));
   const bool vertices_come = std::any_of(batch.updates().begin(), batch.updates().end(),
                                          [](const Update& each) { return each.kind == UpdateKind::AddVertex; });
   const auto look = [&](std::int64_t mine, std::int64_t other) {  // at an edge between them

@@ -196,10 +196,7 @@ void HaloTrade::begin(const BatchDelta& delta) {
 }
 
 void HaloTrade::send_factors() {
-  if (contexts_.empty()) {
-    halo_.swap(Parcels(at(halo_.parts())));  // that all parts have taken the batch
-    return;
-  }
+  if (contexts_.empty() || !halo_.moves_degrees()) return;
   Parcels parcels(at(halo_.parts()));
   std::vector<std::vector<VertexId>> first(at(halo_.parts()));
   for (int part = 0; part < halo_.parts(); ++part) {

@@ -91,7 +91,7 @@ class HaloTrade {
 
   // ---- one batch, in this order
   void begin(const BatchDelta& delta);
-  void send_factors();         // of vertices whose degree has changed; one round
+  void send_factors();         // of vertices whose degree has changed; one round, or none where none can have
   void send_stage(int stage);  // rows of the stage, once all operators have taken their messages; one round or none
   void keep() { stale_before_.clear(); }  // the batch stands
   void undo();                            // the journal is restored

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import livegnn as lg
 from livegnn.testing.edge_models import EDGE_FAMILIES, graph_columns
 from livegnn.testing.models import FAMILIES, random_model
 from tests.simulation.cluster_parts import PARTITIONERS, SCHEMES, PartsOfOne
@@ -115,3 +116,36 @@ def test_the_wire_changes_nothing(faults):
 def test_a_seed_makes_one_run():
     first, second = (run(11, 4, batches=3).network.counts for _ in range(2))
     assert first == second
+
+
+def layers_of(kind):
+    """Two layers, with degree factors or without."""
+    rng = np.random.default_rng(2)
+    first, second = (rng.standard_normal(shape, dtype=np.float32) for shape in ((6, 4), (3, 6)))
+    layer = lg.layers.GCN if kind == "gcn" else lg.layers.SAGE
+    return lg.Model([layer(first), layer(second)])
+
+
+@pytest.mark.parametrize(("kind", "factors"), [("gcn", 1), ("sage", 0)])
+def test_a_batch_makes_the_rounds_that_have_something_to_say(kind, factors):
+    rng, each = np.random.default_rng(4), 12
+    ends = rng.integers(0, 2 * each, (2, 60))
+    graph = lg.Graph(rng.standard_normal((2 * each, 4), dtype=np.float32), *ends)
+    world = PartsOfOne(layers_of(kind), graph, 2, 4, scheme="hash")
+    mine, other = (np.flatnonzero(world.owners == part) for part in (0, 1))
+    assert min(len(mine), len(other)) > 1
+
+    def rounds(change):
+        updates, before = lg.Updates(), world.parts[0].halo.counts()["rounds"]
+        change(updates)
+        world.apply(updates)
+        made = world.parts[0].halo.counts()["rounds"] - before
+        world.check("after a batch", audits=True)  # has rounds of its own
+        return made
+
+    rows_and_agree = 2
+    assert rounds(lambda u: u.set_features(int(mine[0]), np.ones(4, np.float32))) == rows_and_agree
+    assert rounds(lambda u: u.add_edge(int(mine[0]), int(mine[1]))) == rows_and_agree + factors
+    assert rounds(lambda u: u.add_edge(int(mine[0]), int(other[1]))) == 1 + factors + rows_and_agree
+    assert rounds(lambda u: u.remove_edge(int(mine[0]), int(other[1]))) == rows_and_agree + factors
+    assert rounds(lambda u: u.add_vertex(2 * each, np.ones(4, np.float32))) == rows_and_agree + factors

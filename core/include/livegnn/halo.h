@@ -126,9 +126,11 @@ class Halo {
   const std::vector<VertexId>& first_in(int part) const { return first_in_[static_cast<std::size_t>(part)]; }
 
   // ---- a batch
-  // This part's share, ghosts that it needs first among it; one round. Throws Error naming the update of the whole
-  // batch; then fail() and roll_back() are the caller's.
+  // This part's share, ghosts that it needs first among it; one round where the batch adds an edge between two parts.
+  // Throws Error naming the update of the whole batch; then fail() and roll_back() are the caller's.
   PartBatch take(const UpdateBuffer& batch, const GraphStore& store);
+  // Whether the batch at work, all of it, may change the degree of any vertex. Every part says the same.
+  bool moves_degrees() const { return moves_degrees_; }
   void commit();     // the batch stands
   void roll_back();  // it was taken back, and the next round is a new one; a second call does nothing
 
@@ -155,7 +157,9 @@ class Halo {
   void set_bit(VertexId v, int part, bool outgoing);
   VertexId make_local(std::int64_t global);
   void drop_local(std::int64_t global);
+  bool may_introduce(const UpdateBuffer& batch) const;
   void find_introductions(const UpdateBuffer& batch, const GraphStore& store, Plan& plan) const;
+  Parcels write_introductions(const GraphStore& store, Plan& plan);
   void read_introductions(const GraphStore& store, const Parcels& parcels, PartBatch& out);
   void take_update(const UpdateBuffer& batch, std::size_t place, const Plan& plan, PartBatch& out);
   void take_edge(const UpdateBuffer& batch, std::size_t place, PartBatch& out);
@@ -177,6 +181,7 @@ class Halo {
   Kept kept_;
   bool undirected_ = false;
   bool open_ = false;  // a batch is at work
+  bool moves_degrees_ = false;
   bool failed_ = false;
 };
 

@@ -129,7 +129,9 @@ def engine_and_part(model):
 def test_changes_of_a_part_are_those_of_an_engine(aggregation):
     rng = np.random.default_rng(1)
     weights = [rng.standard_normal(shape, dtype=np.float32) for shape in ((8, 4), (8, 4), (3, 8), (3, 8))]
-    model = lg.Model([lg.layers.SAGE(*weights[:2], aggregate=aggregation), lg.layers.SAGE(*weights[2:], aggregate=aggregation)])
+    model = lg.Model(
+        [lg.layers.SAGE(*weights[:2], aggregate=aggregation), lg.layers.SAGE(*weights[2:], aggregate=aggregation)]
+    )
     engine, part = engine_and_part(model)
     for turn in range(5):
         updates = lg.Updates()
