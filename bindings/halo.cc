@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -57,9 +58,9 @@ DigestShare share_of(const Halo& halo) {
           [&halo](VertexId u, VertexId v) { return halo.counts_edge(u, v); }};
 }
 
-// ---- what a batch did in a part, as one block of bytes: the number of global slots, these, then seconds and stages
+// ---- what a batch did in a part, as one block of bytes: the number of global slots, these, seconds, then stages
 
-// visit(field) for all fields of a stage but its path and whether there are extremes.
+// visit(field) for the numbers of a stage.
 template <typename Stage, typename Visit>
 void each_number(Stage& stage, Visit&& visit) {
   auto& extremes = stage.extremes;
@@ -69,30 +70,26 @@ void each_number(Stage& stage, Visit&& visit) {
       extremes.reread_bytes);
 }
 
-// visit(field) for all that follows the slots, in order.
-template <typename Of, typename Visit>
-void each_cost(Of& changes, Visit&& visit) {
-  visit(changes.topology_seconds);
-  visit(changes.publish_seconds);
-  visit(changes.total_seconds);
-  for (auto& stage : changes.stages) {
-    visit(stage.path);
-    visit(stage.extremes.present);
-    each_number(stage, visit);
-  }
-}
-
 // The changes of a part's own vertices.
 nb::bytes own_changes(const Halo& halo, const Changes& changes) {
   const std::vector<VertexId> slots = halo.own(changes.vertices);
-  std::string block;
-  const auto put = [&](const auto& value) { block.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
-  block.reserve(slots.size() * sizeof(VertexId) + 1024);
-  put(std::uint64_t{slots.size()});
-  block.append(reinterpret_cast<const char*>(slots.data()), slots.size() * sizeof(VertexId));
-  put(std::uint64_t{changes.stages.size()});
-  each_cost(changes, put);
-  return nb::bytes(block.data(), block.size());
+  std::string costs;
+  const auto put = [&](const auto& value) { costs.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  for (const double seconds : {changes.topology_seconds, changes.publish_seconds, changes.total_seconds}) put(seconds);
+  for (const StageStats& stage : changes.stages) {
+    put(static_cast<std::uint8_t>(stage.path));
+    put(static_cast<std::uint8_t>(stage.extremes.present));
+    each_number(stage, put);
+  }
+  const std::uint64_t count = slots.size();
+  const std::size_t slot_bytes = slots.size() * sizeof(VertexId), size = sizeof(count) + slot_bytes + costs.size();
+  nb::bytes block = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!block.is_valid()) throw nb::python_error();
+  char* const to = PyBytes_AsString(block.ptr());
+  std::memcpy(to, &count, sizeof(count));
+  std::copy_n(reinterpret_cast<const char*>(slots.data()), slot_bytes, to + sizeof(count));
+  std::copy(costs.begin(), costs.end(), to + sizeof(count) + slot_bytes);
+  return block;
 }
 
 // Such changes, whose vertices are the global slots.
@@ -104,16 +101,23 @@ Changes changes_of_block(In1<std::uint8_t> block) {
     left = left.subspan(sizeof(value));
   };
   Changes changes;
-  std::uint64_t slots = 0, stages = 0;
+  std::uint64_t slots = 0;
   get(slots);
   invariant(slots <= left.size() / sizeof(VertexId), "changes of a part that are cut short");
   changes.vertices.resize(slots);
-  std::memcpy(changes.vertices.data(), left.data(), slots * sizeof(VertexId));
+  std::copy_n(left.data(), slots * sizeof(VertexId), reinterpret_cast<std::uint8_t*>(changes.vertices.data()));
   left = left.subspan(slots * sizeof(VertexId));
-  get(stages);
-  invariant(stages <= left.size(), "changes of a part that are cut short");
-  changes.stages.resize(stages);
-  each_cost(changes, get);
+  for (double* seconds : {&changes.topology_seconds, &changes.publish_seconds, &changes.total_seconds}) get(*seconds);
+  while (!left.empty()) {
+    StageStats& stage = changes.stages.emplace_back();
+    std::uint8_t path = 0, has_extremes = 0;
+    get(path);
+    get(has_extremes);
+    invariant(path <= static_cast<std::uint8_t>(Path::Sweep), "changes of a part by a path that there is not");
+    stage.path = static_cast<Path>(path);
+    stage.extremes.present = has_extremes != 0;
+    each_number(stage, get);
+  }
   return changes;
 }
 
@@ -249,6 +253,7 @@ void bind_halo(nb::module_& m) {
       .def("fail", &Halo::fail, nb::call_guard<GilRelease>())
       .def_rw("near", &Halo::near)
       .def_prop_ro("failed", &Halo::failed)
+      .def_prop_ro("has_begun", &Halo::has_begun)
       .def(
           "agree",
           [](Halo& h) {

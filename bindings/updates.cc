@@ -245,12 +245,12 @@ Columns buffer_columns(const UpdateBuffer& buffer) {
   return out;
 }
 
-void refuse_unknown_kind(const char* where, const Update& update) {
+void refuse_unknown_kind(const char* where, const char* advice, const Update& update) {
   if (update.kind <= UpdateKind::RemoveVertex) return;
   throw Error(ErrorKind::ValueInvalid, {.where = where,
                                         .expected = "a kind of update from 0 to 7",
                                         .got = std::to_string(static_cast<int>(update.kind)),
-                                        .advice = "save the updates again"});
+                                        .advice = advice});
 }
 
 // Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
@@ -268,7 +268,7 @@ void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
   });
   std::size_t floats = 0;
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    refuse_unknown_kind("from_arrays", updates[i]);
+    refuse_unknown_kind("from_arrays", "save the updates again", updates[i]);
     floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
   }
   check_lengths("from_arrays", floats, rows.size(), "rows");
@@ -305,7 +305,7 @@ nb::bytes buffer_block(const UpdateBuffer& buffer) {
   const std::size_t size = kBlockHead + updates.size() * block_bytes_of_update() + floats * sizeof(float);
   nb::bytes block = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!block.is_valid()) throw nb::python_error();
-  char* to = PyBytes_AS_STRING(block.ptr());
+  char* to = PyBytes_AsString(block.ptr());
   const auto put = [&](const void* from, std::size_t count) {
     std::memcpy(to, from, count);
     to += count;
@@ -342,7 +342,7 @@ void set_buffer_block(UpdateBuffer& buffer, In1<std::uint8_t> block) {
     throw Error(ErrorKind::ValueInvalid, {.where = "from_block",
                                           .expected = "a whole block of updates",
                                           .got = std::to_string(block.size()) + " bytes",
-                                          .advice = "send the updates again"});
+                                          .advice = "send the batch again"});
   }
   std::vector<Update> updates(static_cast<std::size_t>(count));
   each_in_block([&](auto member, auto stored_as) {
@@ -356,7 +356,7 @@ void set_buffer_block(UpdateBuffer& buffer, In1<std::uint8_t> block) {
   for (Update& update : updates) {
     get(update.row_width);
     floats += static_cast<std::size_t>(std::max(update.row_width, 0));
-    refuse_unknown_kind("from_block", update);
+    refuse_unknown_kind("from_block", "send the batch again", update);
   }
   const std::size_t left = block.size() - kBlockHead - updates.size() * each;
   check_lengths("from_block", floats * sizeof(float), left, "bytes of rows");
@@ -373,6 +373,17 @@ void set_buffer_block(UpdateBuffer& buffer, In1<std::uint8_t> block) {
     }
     buffer.add(update);
   }
+}
+
+// The updates that add and remove vertices, without features.
+UpdateBuffer vertices_of(const UpdateBuffer& buffer) {
+  UpdateBuffer found;
+  for (Update update : buffer.updates()) {
+    if (update.kind != UpdateKind::AddVertex && update.kind != UpdateKind::RemoveVertex) continue;
+    if (update.kind == UpdateKind::AddVertex) give_row(found, update, nullptr, 0);  // of no width
+    found.add(update);
+  }
+  return found;
 }
 
 // By update, its place among those that were given; of an expiry, that of the update behind it.
@@ -415,6 +426,7 @@ void bind_updates(nb::module_& m) {
       .def("to_arrays", &buffer_columns)
       .def("from_arrays", &set_buffer_columns, "arrays"_a)
       .def("to_block", &buffer_block)
+      .def("vertices", &vertices_of)
       .def("from_block", &set_buffer_block, array("block"))
       .def("set_ids", &set_buffer_ids, array("u"), array("v"))
       .def(

@@ -41,7 +41,7 @@ def run(options: Options, report: Report) -> None:
     for name, model in models.items():
         report.line(
             f"- {name}: compute(p) = ({duration(model.own)} + {duration(model.copies)} a copy) / p; "
-            f"{model.wire:.3g} bytes a copy; {found[name][-1].rounds:.0f} rounds."
+            f"{model.wire:.3g} bytes a copy; {found[name][-1].rounds:.3g} rounds."
         )
     name = names[0]
     world = ClusterWorld(name, KIND, 8 if options.tiny else 256, 3 * (SINGLES[name] // 3 + 1))

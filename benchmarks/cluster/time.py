@@ -55,7 +55,7 @@ def contest(world: ClusterWorld, played: Run, report: Report) -> None:
         check_states(world, list(teams.values()), report)
     bare, one, two = (float(np.median(np.concatenate([t.seconds for t in turns[n]]))) for n in names)
     sent, rounds = turns["two"][0].bytes / played.counted, turns["two"][0].rounds / played.counted
-    more = f"{rounds:.0f} rounds, {size(sent)} sent by a worker"
+    more = f"{rounds:.3g} rounds, {size(sent)} sent by a worker"
     figures(world, played, report, ("a part's cost", "one part in a process"), (bare, one, two), more)
 
 

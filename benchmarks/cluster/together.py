@@ -62,7 +62,7 @@ class Together:
         def one(part: int) -> tuple[float, int]:
             begin = time.thread_time()
             changes = self.parts[part].apply(batch, self._none)
-            return time.thread_time() - begin, sum(stage["edges"] for stage in changes.native.stages())
+            return time.thread_time() - begin, sum(stage["edges"] for stage in changes.to_native().stages())
 
         found = self._each(one)
         return [seconds for seconds, _ in found], sum(edges for _, edges in found)

@@ -7,6 +7,7 @@
 
 #include "inference/vertex_lists.h"
 #include "inference/wire.h"
+#include "livegnn/detail/prefetch.h"
 
 namespace livegnn {
 
@@ -19,8 +20,10 @@ bool is_of_edge(UpdateKind kind) {
          kind == UpdateKind::SetEdgeAttr;
 }
 
-bool moves_degree(const Update& update) {
-  return update.kind != UpdateKind::SetFeatures && update.kind != UpdateKind::SetEdgeAttr;
+// Of a vertex that has edges: those of a new one are added, too.
+bool may_move_degree(const Update& update) {
+  return update.kind != UpdateKind::SetFeatures && update.kind != UpdateKind::SetEdgeAttr &&
+         update.kind != UpdateKind::AddVertex;
 }
 
 std::string subject_of(const Update& update) {
@@ -46,14 +49,15 @@ std::string subject_of(const Update& update) {
          was ? "add the vertex again first" : "add the vertex first", global);
 }
 
-// What is asked of vertices all over the graph, for all updates before the first is looked at.
-void prefetch_places(const UpdateBuffer& batch, std::span<const std::uint16_t> owners,
+// Asks memory for the owner and the slot of each vertex that the batch names: as many as the cache keeps.
+void prefetch_places(std::span<const Update> updates, std::span<const std::uint16_t> owners,
                      std::span<const VertexId> locals) {
-  for (const Update& update : batch.updates()) {
+  constexpr std::size_t kMost = 4096;
+  for (const Update& update : updates.first(std::min(updates.size(), kMost))) {
     for (const std::int64_t end : {update.u, update.v}) {
       if (end < 0) continue;
-      if (at(end) < owners.size()) __builtin_prefetch(owners.data() + end);
-      if (at(end) < locals.size()) __builtin_prefetch(locals.data() + end);
+      if (at(end) < owners.size()) prefetch_line(owners.data() + end);
+      if (at(end) < locals.size()) prefetch_line(locals.data() + end);
     }
   }
 }
@@ -218,11 +222,12 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
     for (auto& list : *lists) list.clear();
   }
   open_ = true;
-  moves_degrees_ = std::any_of(batch.updates().begin(), batch.updates().end(), moves_degree);
-  prefetch_places(batch, owners_, locals_);
+  has_begun_ = false;
+  may_move_degrees_ = std::any_of(batch.updates().begin(), batch.updates().end(), may_move_degree);
+  prefetch_places(batch.updates(), owners_, locals_);
   PartBatch out;
   out.buffer.reserve(batch.size());
-  out.buffer.reserve_rows(batch.row_floats());
+  if (parts_ == 1) out.buffer.reserve_rows(batch.row_floats());
   out.places.reserve(batch.size());
   Plan plan;
   find_introductions(batch, store, plan);

@@ -164,6 +164,7 @@ void HaloTrade::by_global(std::vector<VertexId>& vertices) const {
 // ---- one batch
 
 void HaloTrade::begin(const BatchDelta& delta) {
+  halo_.begin();
   const std::int64_t slots = work_.graph.slot_count();
   for (const auto& tables : tables_) {
     for (const int t : tables) {
@@ -196,7 +197,7 @@ void HaloTrade::begin(const BatchDelta& delta) {
 }
 
 void HaloTrade::send_factors() {
-  if (contexts_.empty() || !halo_.moves_degrees()) return;
+  if (contexts_.empty() || !halo_.may_move_degrees()) return;
   Parcels parcels(at(halo_.parts()));
   std::vector<std::vector<VertexId>> first(at(halo_.parts()));
   for (int part = 0; part < halo_.parts(); ++part) {

@@ -71,7 +71,7 @@ class PartsOfOne:
 
     def new_owners(self, batch):
         """Parts, drawn, of the slots that the batch is the first to use."""
-        end = max(int(batch.added_vertices().max(initial=-1)) + 1, len(self.owners))
+        end = len(self.owners) if batch.added is None else max(int(batch.added.max(initial=-1)) + 1, len(self.owners))
         return NewOwners(len(self.owners), self.rng.integers(0, self.network.size, end - len(self.owners), np.uint16))
 
     def offer(self, batch, owners, before_agreeing=None):
@@ -106,7 +106,7 @@ class PartsOfOne:
         got = [int(v) for one in found for v in one.slots]
         assert len(set(got)) == len(got), "two parts with one vertex"
         wanted = set(changes._native.vertices().tolist())  # slots, whatever the types
-        again = set(batch.added_vertices().tolist())
+        again = set() if batch.added is None else set(batch.added.tolist())
         assert wanted <= set(got)
         assert set(got) - wanted <= again, "a vertex that did not change and was not added again"
         return changes

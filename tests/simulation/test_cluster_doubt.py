@@ -304,10 +304,31 @@ def test_that_an_edge_of_a_removed_vertex_is_refused_as_by_an_engine(ends):
     cluster.close()
 
 
+@pytest.mark.parametrize("large", [0, 1])
+def test_that_a_worker_which_had_begun_to_compute_refuses_last(large):
+    """One has too many in-edges, the other one a message out of range: an engine looks at the edges first."""
+    rng, count = np.random.default_rng(0), 12
+    weights = [rng.standard_normal(shape, dtype=np.float32) for shape in ((3, 4), (3, 4), (2, 3), (2, 3))]
+    model = lg.Model([lg.layers.GraphConv(*weights[:2]), lg.layers.GraphConv(*weights[2:])])
+    graph = lg.Graph(rng.random((count, 4), dtype=np.float32), *rng.integers(0, count, (2, 30)))
+    engine, cluster = lg.Engine(model, graph), lg.Cluster(model, graph, 2, crew=ThreadCrew(2), partition="hash")
+    parts = cluster._directory.parts_of(np.arange(count))
+    (source, target, *_), (other, *_) = (np.flatnonzero(parts == part).tolist() for part in (large, 1 - large))
+    updates, errors = lg.Updates(), []
+    updates.add_edges([source] * 65536, [target] * 65536)
+    updates.set_features(other, np.full(4, 1e30, np.float32))
+    for each in (engine, cluster):
+        with pytest.raises(lg.errors.RangeOverflow, match="in-degrees below 65536") as refused:
+            each.apply(updates)
+        errors.append((str(refused.value), refused.value.vertex))
+    assert errors[0] == errors[1]
+    goes_on(engine, cluster)
+
+
 def test_that_an_end_is_looked_at_before_its_edge():
     facts = {"update": 1, "edge": (3, 4)}
-    ends = [PartRefusal("VertexUnknown", "", {**facts, "vertex": vertex}, False) for vertex in (4, 3)]
-    found = refusal_of([PartRefusal("EdgeMissing", "", facts, False), *ends])
+    ends = [PartRefusal("VertexUnknown", "", {**facts, "vertex": vertex}, False, False) for vertex in (4, 3)]
+    found = refusal_of([PartRefusal("EdgeMissing", "", facts, False, False), *ends])
     assert isinstance(found, lg.errors.VertexUnknown)
     assert found.vertex == 3
 

@@ -126,26 +126,55 @@ def layers_of(kind):
     return lg.Model([layer(first), layer(second)])
 
 
+@pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize(("kind", "factors"), [("gcn", 1), ("sage", 0)])
-def test_a_batch_makes_the_rounds_that_have_something_to_say(kind, factors):
-    rng, each = np.random.default_rng(4), 12
-    ends = rng.integers(0, 2 * each, (2, 60))
-    graph = lg.Graph(rng.standard_normal((2 * each, 4), dtype=np.float32), *ends)
+def test_a_batch_makes_the_rounds_that_have_something_to_say(kind, factors, undirected):
+    rng, count = np.random.default_rng(4), 24
+    columns = {"weight": rng.random(60, dtype=np.float32), "time": np.arange(60), "edge_attr": np.ones((60, 2))}
+    features = rng.standard_normal((count, 4), dtype=np.float32)
+    graph = lg.Graph(features, *rng.integers(0, count, (2, 60)), **columns, undirected=undirected)
     world = PartsOfOne(layers_of(kind), graph, 2, 4, scheme="hash")
-    mine, other = (np.flatnonzero(world.owners == part) for part in (0, 1))
-    assert min(len(mine), len(other)) > 1
+    (a, b, *_), (c, d, *_) = (np.flatnonzero(world.owners == part).tolist() for part in (0, 1))
+    of_an_edge, row, new = {"weight": 1.0, "time": 99, "edge_attr": np.zeros(2)}, np.ones(4, np.float32), count
+
+    def made(apply):
+        before = [part.halo.counts()["rounds"] for part in world.parts]
+        apply()
+        each = {part.halo.counts()["rounds"] - first for part, first in zip(world.parts, before, strict=True)}
+        (rounds,) = each  # the same at all parts
+        return rounds
 
     def rounds(change):
-        updates, before = lg.Updates(), world.parts[0].halo.counts()["rounds"]
+        updates = lg.Updates()
         change(updates)
-        world.apply(updates)
-        made = world.parts[0].halo.counts()["rounds"] - before
-        world.check("after a batch", audits=True)  # has rounds of its own
-        return made
+        batch = world.batch(updates)
+        views = {}
 
-    rows_and_agree = 2
-    assert rounds(lambda u: u.set_features(int(mine[0]), np.ones(4, np.float32))) == rows_and_agree
-    assert rounds(lambda u: u.add_edge(int(mine[0]), int(mine[1]))) == rows_and_agree + factors
-    assert rounds(lambda u: u.add_edge(int(mine[0]), int(other[1]))) == 1 + factors + rows_and_agree
-    assert rounds(lambda u: u.remove_edge(int(mine[0]), int(other[1]))) == rows_and_agree + factors
-    assert rounds(lambda u: u.add_vertex(2 * each, np.ones(4, np.float32))) == rows_and_agree + factors
+        def looked_at(rank):
+            views[rank] = world.parts[rank].what_if(batch, owners)[0]
+
+        owners = world.new_owners(batch)
+        of_view = made(lambda: world.all(looked_at))
+        world.all(lambda rank: world.parts[rank].close_what_if(views[rank]))
+        found = made(lambda: world.apply(updates))
+        assert of_view == found
+        world.check("after a batch", audits=True)
+        return found
+
+    rest = 2  # rows, and that all agree
+    assert rounds(lambda u: u.set_features(a, row)) == rest
+    assert rounds(lambda u: u.add_edge(a, b, **of_an_edge)) == factors + rest
+    assert rounds(lambda u: u.add_edge(a, c, **of_an_edge)) == 1 + factors + rest
+    assert rounds(lambda u: u.set_edge_attr(a, c, np.ones(2))) == rest
+    assert rounds(lambda u: u.set_weight(a, c, 2.0)) == factors + rest
+    assert rounds(lambda u: u.remove_edge(a, c)) == factors + rest
+    assert rounds(lambda u: u.remove_edges_before(30)) == factors + rest
+    assert rounds(lambda u: u.add_vertex(new, row)) == rest
+    assert rounds(lambda u: u.remove_vertex(d)) == factors + rest
+
+    def newcomer(updates):
+        updates.add_vertex(d, row)
+        for each in (a, c):  # one of them is another part's
+            updates.add_edge(d, each, **of_an_edge)
+
+    assert rounds(newcomer) == 1 + factors + rest

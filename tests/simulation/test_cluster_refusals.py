@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from livegnn.errors import DegreeNegative, PartRefused, RangeOverflow, UpdateError, WorkerUnavailable
+from livegnn.errors import DegreeNegative, EdgeMissing, PartRefused, RangeOverflow, UpdateError, WorkerUnavailable
 from livegnn.models import layers
 from livegnn.models.model import Model
 from livegnn.testing.edge_models import graph_columns
@@ -144,6 +144,28 @@ def test_a_negative_degree_at_one_part():
         assert (errors[0].vertex, str(errors[0])) == (expected.value.vertex, str(expected.value))
         assert world.digests() == before
         world.check("after the refusal", audits=True)
+
+
+def test_a_part_that_refuses_while_others_compute():
+    """Without degree factors no round comes before the rows: the others learn of it there, and go back."""
+    rng = np.random.default_rng(2)
+    weights = [rng.standard_normal(shape, dtype=np.float32) for shape in ((6, 4), (6, 4), (3, 6), (3, 6))]
+    graph = lg.Graph(rng.random((20, 4), dtype=np.float32), *rng.integers(0, 20, (2, 60)))
+    world = PartsOfOne(Model([layers.SAGE(*weights[:2]), layers.SAGE(*weights[2:])]), graph, 2, 1, scheme="hash")
+    mine, other = (np.flatnonzero(world.owners == part).tolist() for part in (0, 1))
+    updates, before = lg.Updates(), world.digests()
+    updates.set_features(other[0], np.ones(4, np.float32))
+    updates.remove_edge(mine[0], mine[1], edge_id=10**9)
+    (error,) = refused(world, updates)
+    assert isinstance(error, EdgeMissing)
+    assert [part.halo.has_begun for part in world.parts] == [False, True]
+    assert world.digests() == before
+    world.check("after the refusal", audits=True)
+    updates = lg.Updates()
+    updates.set_features(other[0], np.ones(4, np.float32))
+    updates.add_edge(mine[0], other[0])
+    world.apply(updates)
+    world.check("later", audits=True)
 
 
 @pytest.mark.parametrize("seed", range(12))

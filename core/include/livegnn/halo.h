@@ -129,8 +129,12 @@ class Halo {
   // This part's share, ghosts that it needs first among it; one round where the batch adds an edge between two parts.
   // Throws Error naming the update of the whole batch; then fail() and roll_back() are the caller's.
   PartBatch take(const UpdateBuffer& batch, const GraphStore& store);
-  // Whether the batch at work, all of it, may change the degree of any vertex. Every part says the same.
-  bool moves_degrees() const { return moves_degrees_; }
+  // Of the batch that was taken last, all of it: whether it may change the degree of a vertex that has edges. Every
+  // part says the same.
+  bool may_move_degrees() const { return may_move_degrees_; }
+  // Whether this part has begun to compute rows of that batch: what it raises then, an engine raises last.
+  bool has_begun() const { return has_begun_; }
+  void begin() { has_begun_ = true; }
   void commit();     // the batch stands
   void roll_back();  // it was taken back, and the next round is a new one; a second call does nothing
 
@@ -181,7 +185,7 @@ class Halo {
   Kept kept_;
   bool undirected_ = false;
   bool open_ = false;  // a batch is at work
-  bool moves_degrees_ = false;
+  bool may_move_degrees_ = false, has_begun_ = false;
   bool failed_ = false;
 };
 

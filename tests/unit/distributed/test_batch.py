@@ -30,10 +30,13 @@ def buffers(setting, seed, count=6):
         graph.apply(updates)
 
 
-def in_another_process(value):
-    """As it is read there."""
-    (found,) = values_of(b"".join(bytes(piece) for piece in pieces_of(value)))
-    return found
+def received(value):
+    """As others get it: in a message of ours, in a pickle, and as Ray does, whose buffers can be read as such alone."""
+    yield from values_of(b"".join(bytes(piece) for piece in pieces_of(value)))
+    yield pickle.loads(pickle.dumps(value, 4))
+    apart: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(value, 5, buffer_callback=apart.append)
+    yield pickle.loads(pickled, buffers=apart)
 
 
 def same(one, other):
@@ -50,10 +53,16 @@ def test_a_batch_is_the_same_in_another_process(setting, seed):
         columns, batch = buffer.to_arrays(), SlotBatch.of(buffer)
         added = columns["u"][columns["kind"] == ADD_VERTEX.value]
         removed = columns["kind"] == _native.UpdateKind.RemoveVertex.value
-        for each in (batch, in_another_process(batch), pickle.loads(pickle.dumps(batch, 4))):
-            same(columns, each.to_columns())
-            assert each.added_vertices().tolist() == added.tolist()
+        for each in (batch, *received(batch), *received(next(received(batch)))):
+            same(columns, each.to_buffer().to_arrays())
+            same({name: columns[name] for name in ("kind", "u", "v")}, each.to_columns())
             assert each.moves_vertices == bool(len(added) or removed.any())
+            assert each.added is None or each.added.tolist() == added.tolist()
+        moved = np.isin(columns["kind"], (ADD_VERTEX.value, _native.UpdateKind.RemoveVertex.value))
+        vertices = buffer.vertices().to_arrays()
+        assert len(vertices["rows"]) == 0
+        for name in columns.keys() - {"rows", "row_width"}:
+            assert vertices[name].tolist() == columns[name][moved].tolist()
         for kind in _native.UpdateKind:
             assert buffer.count(kind) == np.count_nonzero(columns["kind"] == kind.value)
 
@@ -63,7 +72,7 @@ def test_the_first_updates_are_those_of_the_whole_batch(setting):
     for buffer in buffers(setting, 5):
         columns = buffer.to_arrays()
         for count in {0, 1, len(buffer) // 2, len(buffer)}:
-            first = SlotBatch.of(buffer).first(count).to_columns()
+            first = SlotBatch.of(buffer).first(count).to_buffer().to_arrays()
             wanted = {name: column[:count] for name, column in columns.items() if name != "rows"}
             same({**wanted, "rows": columns["rows"][: int(np.maximum(wanted["row_width"], 0).sum())]}, first)
 
@@ -83,7 +92,7 @@ def test_large_batches_and_changes_stay_where_they_are():
     for value in (batch, changes):
         whole = np.frombuffer(value.block, np.uint8)
         assert any(np.shares_memory(whole, np.frombuffer(piece, np.uint8)) for piece in pieces_of(value) if len(piece))
-        assert np.array_equal(np.frombuffer(in_another_process(value).block, np.uint8), whole)
+        assert np.array_equal(np.frombuffer(next(received(value)).block, np.uint8), whole)
 
 
 def test_that_a_block_that_is_no_batch_is_refused():
@@ -93,13 +102,13 @@ def test_that_a_block_that_is_no_batch_is_refused():
     block = updates.buffer.to_block()
     for damaged in (b"", block[:7], block[:-1], block + b"\0", block[: len(block) - 16], block[:8]):
         with pytest.raises(errors.LiveGnnError, match="from_block"):
-            SlotBatch(damaged, False).to_buffer()
+            SlotBatch(damaged, None).to_buffer()
     counts = [2**62, -1, 3]
     for count in counts:
         with pytest.raises(errors.LiveGnnError, match="from_block"):
-            SlotBatch(count.to_bytes(8, "little", signed=True) + block[8:], False).to_buffer()
+            SlotBatch(count.to_bytes(8, "little", signed=True) + block[8:], None).to_buffer()
     with pytest.raises(errors.ValueInvalid, match="a kind of update from 0 to 7, got 99"):
-        SlotBatch(block[:8] + b"\x63" + block[9:], False).to_buffer()
+        SlotBatch(block[:8] + b"\x63" + block[9:], None).to_buffer()
 
 
 def test_that_no_damaged_byte_does_harm():
@@ -110,7 +119,7 @@ def test_that_no_damaged_byte_does_harm():
         for at in rng.integers(0, max(len(damaged), 1), 3 * bool(damaged)):
             damaged[at] = rng.integers(256)
         try:
-            found = SlotBatch(bytes(damaged), True).to_columns()
+            found = SlotBatch(bytes(damaged), None).to_buffer().to_arrays()
         except errors.LiveGnnError:
             continue
         assert len(found["rows"]) == np.maximum(found["row_width"], 0).sum()
@@ -139,12 +148,12 @@ def test_changes_of_a_part_are_those_of_an_engine(aggregation):
         updates.add_edges(rng.integers(0, 60, 3), rng.integers(0, 60, 3))
         found = part.apply(SlotBatch.of(updates.buffer), NewOwners(60, np.zeros(0, np.uint16)))
         wanted = engine.apply(updates)
-        for each in (found, in_another_process(found), pickle.loads(pickle.dumps(found, 4))):
+        for each in (found, *received(found)):
             assert each.slots.dtype == np.uint32
             assert each.slots.tolist() == wanted.vertices.tolist()
             assert each.vertex_count == len(wanted)
-            assert each.native.seconds() == found.native.seconds()
-            for stage, expected in zip(each.native.stages(), wanted._native.stages(), strict=True):
+            assert each.to_native().seconds() == found.to_native().seconds()
+            for stage, expected in zip(each.to_native().stages(), wanted._native.stages(), strict=True):
                 assert {name for name in stage if name.endswith("seconds")} == {
                     "transform_seconds",
                     "aggregate_seconds",
@@ -153,14 +162,30 @@ def test_changes_of_a_part_are_those_of_an_engine(aggregation):
 
 
 def test_changes_of_slots_alone_have_no_cost():
-    changes = PartChanges.of_slots(np.array([1, 5, 9], np.int64))
-    assert changes.slots.tolist() == [1, 5, 9]
-    assert (changes.native.vertices().tolist(), changes.native.stages()) == ([1, 5, 9], [])
-    assert changes.native.seconds() == (0.0, 0.0, 0.0)
+    for changes in received(PartChanges.of_slots(np.array([1, 5, 9], np.int64))):
+        assert (changes.vertex_count, changes.slots.tolist()) == (3, [1, 5, 9])
+        native = changes.to_native()
+        assert (native.vertices().tolist(), native.stages(), native.seconds()) == ([1, 5, 9], [], (0.0, 0.0, 0.0))
 
 
-def test_that_changes_that_are_cut_short_are_an_invariant_that_is_broken():
-    block = PartChanges.of_slots(np.arange(3)).block
-    for length in (0, 7, 8, 12, 20, 24, len(block) - 1):
+def test_that_damaged_changes_are_an_invariant_that_is_broken():
+    _, part = engine_and_part(lg.Model([lg.layers.GCN(np.ones((2, 4), np.float32))]))
+    updates, none = lg.Updates(), NewOwners(60, np.zeros(0, np.uint16))
+    updates.set_features(0, np.ones(4, np.float32))
+    block = part.apply(SlotBatch.of(updates.buffer), none).block
+    head = 8 + 4 * PartChanges(block).vertex_count + 3 * 8
+    for damaged in (block[:7], block[:12], block[: head - 1], block[:-1], block + b"\0", b"\xff" * 8 + block[8:]):
         with pytest.raises(errors.InvariantBroken, match="cut short"):
-            PartChanges(block[:length]).native  # noqa: B018
+            PartChanges(damaged).to_native()
+    with pytest.raises(errors.InvariantBroken, match="a path that there is not"):
+        PartChanges(block[:head] + b"\x04" + block[head + 1 :]).to_native()
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        damaged = bytearray(block)
+        for at in rng.integers(0, len(block), 3):
+            damaged[at] = rng.integers(256)
+        try:
+            found = PartChanges(bytes(damaged)).to_native()
+        except errors.InvariantBroken:
+            continue
+        assert all(stage["path"] in ("none", "push", "pull", "sweep") for stage in found.stages())

@@ -49,7 +49,7 @@ def test_counts_are_those_of_one_batch_at_a_time(monkeypatch, most, seed):
         for slot in changed:
             expected[int(slot)] += 1
         added = np.array([slot for kind, slot in updates if kind == ADD], np.int64)
-        counted.add(added, np.sort(np.array(changed, np.uint32)))
+        counted.add(added if len(updates) else None, np.sort(np.array(changed, np.uint32)))
         if turn % 7 == 0:
             live = np.array(sorted(part.at), np.int64)
             assert counted.of(live).tolist() == [expected[slot] for slot in live.tolist()]

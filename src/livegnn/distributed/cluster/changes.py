@@ -26,7 +26,7 @@ class MergedChanges:
 
     def stages(self) -> list[dict[str, Any]]:
         """Counts are sums; seconds those of the slowest part, as the parts wait for each other."""
-        merged, *others = (part.native.stages() for part in self._parts)
+        merged, *others = (part.to_native().stages() for part in self._parts)
         for stages in others:
             for sums, stage in zip(merged, stages, strict=True):
                 for name in ("affected", "edges", "scanned", "reread"):
@@ -39,7 +39,7 @@ class MergedChanges:
         return merged
 
     def seconds(self) -> tuple[float, float, float]:
-        seconds = (part.native.seconds() for part in self._parts)
+        seconds = (part.to_native().seconds() for part in self._parts)
         topology, publish, total = (max(times) for times in zip(*seconds, strict=True))
         return topology, publish, total
 

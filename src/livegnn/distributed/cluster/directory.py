@@ -157,12 +157,12 @@ class Directory:
 
     def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
         """For the graph's host: takes the vertices of a batch; the workers take all of it."""
-        batch = SlotBatch.of(buffer)
+        batch, added_edges = SlotBatch.of(buffer), buffer.count(_Kind.AddEdge)
         last = _LastRecorder(self, batch)
         host = self.graph.host
         host.add_recorder(last)  # after those that write
         try:
-            changes = apply(_vertices_of(batch))
+            changes = apply(buffer.vertices())
         except UpdateError as error:
             if error.update is None:
                 raise
@@ -180,15 +180,16 @@ class Directory:
         assert last.placement is not None
         self.newcomers.accept(last.placement)
         self._slot_count = self.graph.slot_count
-        self.next_edge_id += buffer.count(_Kind.AddEdge)
+        self.next_edge_id += added_edges
         return changes
 
     def _of_one_engine(self, error: LiveGnnError, batch: SlotBatch) -> LiveGnnError:
         """In the words of an engine, which has seen the slots of updates before alone."""
         if not isinstance(error, VertexUnknown) or not isinstance(error.vertex, int):
             return error
-        before = batch.first(int(error.facts()["update"])).added_vertices()
-        count = max(self._slot_count, int(before.max(initial=-1)) + 1)
+        columns, last = batch.to_columns(), self._slot_count - 1
+        before = columns["u"][: error.update][columns["kind"][: error.update] == _Kind.AddVertex.value]
+        count = int(before.max(initial=last)) + 1
         if error.vertex < count:
             return error
         expected, got = f"vertex ids in 0 .. {count - 1}", str(error.vertex)
@@ -251,10 +252,9 @@ def placed(batch: SlotBatch, newcomers: Newcomers, slot_count: int) -> tuple[Pla
 
     What names no slot is for the workers to refuse.
     """
-    if not batch.moves_vertices:
+    if batch.added is None:
         return newcomers.nothing(), NewOwners(slot_count, np.zeros(0, np.uint16))
-    columns = batch.to_columns()
-    count = max(int(batch.added_vertices().max(initial=-1)) + 1, slot_count)
+    count, columns = max(int(batch.added.max(initial=-1)) + 1, slot_count), batch.to_columns()
     kept = sound(columns, slot_count)
     placement = newcomers.choose({name: columns[name][kept] for name in ("kind", "u", "v")})
     last = min(count, placement.first_slot) if len(placement.parts) else count
@@ -280,17 +280,3 @@ def _without_edges(graph: Graph) -> VertexGraph:
 def _places_of_vertices(batch: SlotBatch) -> Int64Array:
     """The updates of a batch that add or remove a vertex."""
     return np.flatnonzero(np.isin(batch.to_columns()["kind"], _OF_VERTICES))
-
-
-def _vertices_of(batch: SlotBatch) -> _native.UpdateBuffer:
-    """The vertices that a batch adds and removes, without their features."""
-    if not batch.moves_vertices:
-        return _native.UpdateBuffer()
-    kept = _places_of_vertices(batch)
-    mine = {name: column[kept] for name, column in batch.to_columns().items() if name != "rows"}
-    mine["row_width"] = np.minimum(mine["row_width"], 0)
-    mine["row_width"][mine["kind"] == _Kind.AddVertex.value] = 0
-    mine["rows"] = np.zeros(0, np.float32)
-    buffer = _native.UpdateBuffer()
-    buffer.from_arrays(mine)
-    return buffer

@@ -39,7 +39,7 @@ class GivenBatch(NamedTuple):
     """
 
     version: int
-    batch: SlotBatch
+    by_slot: SlotBatch
     owners: NewOwners
     record: bytes | None = None
 

@@ -26,8 +26,6 @@ from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 Swap: TypeAlias = Callable[[list[bytes]], list[bytes]]
 
-_OF_VERTICES = (_native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVertex.value)
-
 
 class NewOwners(NamedTuple):
     """Owners of slots that the batch may be the first to use: parts of the slots from `first` on."""
@@ -242,8 +240,7 @@ class PartEngine:
         """
         places: Int64Array | None = None
         view: Any = None
-        columns = batch.to_columns()
-        moving = np.unique(columns["u"][np.isin(columns["kind"], _OF_VERTICES)])
+        moving = np.unique(batch.to_buffer().vertices().ids()[0])
         names = dict(zip(moving.tolist(), self.halo.locals(moving).tolist(), strict=True))
         try:
             self.halo.set_owners(owners.first, owners.owners)

@@ -11,17 +11,21 @@ from livegnn.errors import Facts, LiveGnnError, PartRefused, UpdateError
 
 
 class PartRefusal(NamedTuple):
-    """Why a worker refuses a batch, in the fields of an error. by_other: because another worker does."""
+    """Why a worker refuses a batch, in the fields of an error.
+
+    by_other: because another worker does.  late: it had begun to compute rows, which an engine does last.
+    """
 
     kind: str
     text: str
     facts: Facts
     by_other: bool
+    late: bool
 
     @classmethod
-    def of(cls, error: UpdateError) -> Self:
+    def of(cls, error: UpdateError, late: bool) -> Self:
         """As data, for another process."""
-        return cls(type(error).__name__, str(error), error.facts(), isinstance(error, PartRefused))
+        return cls(type(error).__name__, str(error), error.facts(), isinstance(error, PartRefused), late)
 
 
 def refusal_of(answers: Sequence[PartChanges | PartRefusal]) -> LiveGnnError | None:
@@ -34,8 +38,8 @@ def refusal_of(answers: Sequence[PartChanges | PartRefusal]) -> LiveGnnError | N
     return errors.of_kind(first.kind, first.text, first.facts)
 
 
-def _order(refusal: PartRefusal) -> tuple[int, bool, bool]:
+def _order(refusal: PartRefusal) -> tuple[int, bool, bool, bool]:
     """As an engine looks: the ends of an edge before the edge, and its source first."""
     facts, edge = refusal.facts, refusal.facts.get("edge")
     is_target = edge is not None and facts.get("vertex") != edge[0]
-    return facts.get("update", 2**62), refusal.kind != "VertexUnknown", is_target
+    return facts.get("update", 2**62), refusal.late, refusal.kind != "VertexUnknown", is_target

@@ -238,8 +238,8 @@ class _Following:
             self._applied += 1
 
     def _apply_one(self, batch: GivenBatch) -> None:
-        placement, owners = placed(batch.batch, self._newcomers, self._slots)
-        answers = self._crew.apply(batch.batch, owners, batch.record)
+        placement, owners = placed(batch.by_slot, self._newcomers, self._slots)
+        answers = self._crew.apply(batch.by_slot, owners, batch.record)
         refused = [answer for answer in answers if isinstance(answer, PartRefusal)]
         if refused:
             raise InvariantBroken(

@@ -16,7 +16,7 @@ _UNCOUNTED_MAX, _PER_BATCH = 1 << 20, 16  # vertices; a batch weighs as much as 
 class _Uncounted(NamedTuple):
     """Slots of the whole graph: vertices that it adds, own ones that it changes."""
 
-    added: Int64Array
+    added: Int64Array | None
     changed: npt.NDArray[np.uint32]
 
 
@@ -38,7 +38,7 @@ class Work:
         self._uncounted: list[_Uncounted] = []
         self._weight = 0
 
-    def add(self, added: Int64Array, changed: npt.NDArray[np.uint32]) -> None:
+    def add(self, added: Int64Array | None, changed: npt.NDArray[np.uint32]) -> None:
         """A batch that stands: the vertices that it adds, and the own ones whose output it has changed.
 
         A vertex that it adds has no work of the one before in its slot.
@@ -53,7 +53,7 @@ class Work:
         """Of slots from 0 on, up to the last that has any."""
         uncounted, self._uncounted, self._weight = self._uncounted, [], 0
         for added, changed in uncounted:
-            if len(added):
+            if added is not None:
                 gone = self._places(added)
                 self._counts[gone[(gone >= 0) & (gone < len(self._counts))]] = 0
             places = self._places(changed.astype(np.int64))

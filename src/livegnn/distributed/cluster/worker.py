@@ -254,7 +254,7 @@ class PartWorker:
         try:
             return self._apply(GivenBatch(version, batch, owners, record))
         except UpdateError as error:
-            return PartRefusal.of(error)
+            return PartRefusal.of(error, self.part.halo.has_begun)
 
     def hold(
         self, version: int, batch: SlotBatch, owners: NewOwners, record: bytes | None = None
@@ -264,7 +264,7 @@ class PartWorker:
         try:
             holding.begin()
         except UpdateError as error:
-            return PartRefusal.of(error)
+            return PartRefusal.of(error, self.part.halo.has_begun)
         self._holding = holding
         return None
 
@@ -279,11 +279,11 @@ class PartWorker:
             raise InvariantBroken(f"invariant broken: batch {version} was given to a worker at {self.version}")
         self._sending = []
         try:
-            changes = self.part.apply(given.batch, given.owners, held=held)
+            changes = self.part.apply(given.by_slot, given.owners, held=held)
         finally:
             rounds, self._sending = self._sending, None
         self.version = version
-        self._work.add(given.batch.added_vertices(), changes.slots)
+        self._work.add(given.by_slot.added, changes.slots)
         self._done[version] = _Done(rounds, changes, None if given.record is None else given)
         for kept in (self._snapshots, self._driver_states):
             kept.pop(version, None)  # of a swap that was given up
@@ -344,7 +344,7 @@ class PartWorker:
         try:
             self._view, changes = self.part.what_if(batch, owners)
         except UpdateError as error:
-            return PartRefusal.of(error)
+            return PartRefusal.of(error, self.part.halo.has_begun)
         return changes
 
     def close_what_if(self) -> None:
