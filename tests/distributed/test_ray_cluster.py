@@ -38,11 +38,14 @@ def test_that_workers_on_ray_have_the_bits_of_one_engine_and_come_back(crew):
     engine, cluster, mirror, rng = pair(crew, 4, partition="metis", snapshot_batches=3)
     for batch in range(8):
         updates = streams.random_batch(rng, mirror, 20)
-        engine.apply(updates)
+        wanted = engine.apply(updates)
         if batch in (2, 5):
             os.kill(crew.processes()[batch % 2], signal.SIGKILL)
-        cluster.apply(updates)
+        found = cluster.apply(updates)
+        assert found.vertices.tolist() == wanted.vertices.tolist(), batch
         assert cluster.state_digest() == engine.state_digest(), batch
+    again = cluster._crew.each("repeat", cluster.version)  # these answers go over Ray, as after a loss
+    assert sorted(np.concatenate([each.slots for each in again]).tolist()) == wanted.vertices.tolist()
     cluster.verify()
     updates = streams.random_batch(rng, mirror, 5)
     with engine.what_if(updates) as want, cluster.what_if(updates) as got:
