@@ -39,11 +39,6 @@ class SlotBatch:
             return cls(buffer.to_block(), None)
         return cls(buffer.to_block(), buffer.ids()[0][buffer.kinds() == _Kind.AddVertex.value])
 
-    @property
-    def moves_vertices(self) -> bool:
-        """Whether it adds or removes any."""
-        return self.added is not None
-
     def to_buffer(self) -> _native.UpdateBuffer:
         """For native code: a copy."""
         made = _native.UpdateBuffer()
