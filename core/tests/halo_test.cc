@@ -299,6 +299,27 @@ TEST(edges_of_the_other_part_alone_are_passed_over) {
   CHECK_THROWS(part.halo.take(adds({{1, 3}}), part.store), ErrorKind::VertexUnknown);  // no part has 3
 }
 
+TEST(a_batch_has_a_round_where_it_adds_an_edge_between_two_parts) {
+  Alone part;
+  const std::vector<std::uint16_t> owners{0, 0, 1, 1};
+  part.halo.set_owners(0, owners);
+  part.halo.load({}, 0, part.store);
+  UpdateBuffer first;
+  for (std::int64_t v = 0; v < 4; ++v) first.add({.kind = UpdateKind::AddVertex, .u = v});
+  part.halo.take(first, part.store);
+  part.halo.commit();
+  CHECK(part.halo.counts.rounds == 0 && !part.halo.may_move_degrees());
+  const auto rounds_of = [&](const UpdateBuffer& batch) {
+    const std::int64_t before = part.halo.counts.rounds;
+    part.halo.take(batch, part.store);
+    part.halo.roll_back();
+    return part.halo.counts.rounds - before;
+  };
+  CHECK(rounds_of(adds({{0, 1}})) == 0 && part.halo.may_move_degrees());
+  CHECK(rounds_of(adds({{2, 3}})) == 0);  // of the other part, which knows as much
+  CHECK(rounds_of(adds({{0, 1}, {1, 0}})) == 0);
+}
+
 TEST(a_part_that_failed_makes_the_others_fail_once) {
   int rounds = 0;
   Halo halo(2, 1, [&](Parcels parcels) {
@@ -309,7 +330,9 @@ TEST(a_part_that_failed_makes_the_others_fail_once) {
   });
   GraphStore store{GraphOptions{}};
   halo.load({}, 0, store);
-  CHECK_THROWS(halo.take(UpdateBuffer(), store), ErrorKind::PartRefused);
+  halo.take(UpdateBuffer(), store);
+  CHECK(rounds == 0 && !halo.failed());  // a batch without an edge between two parts has no round yet
+  CHECK_THROWS(halo.swap(Parcels(2)), ErrorKind::PartRefused);
   CHECK(halo.failed() && rounds == 1);
   halo.fail();  // the others know
   CHECK(rounds == 1);
