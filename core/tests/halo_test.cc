@@ -306,15 +306,19 @@ TEST(a_batch_has_a_round_where_it_adds_an_edge_between_two_parts) {
   part.halo.load({}, 0, part.store);
   UpdateBuffer first;
   for (std::int64_t v = 0; v < 4; ++v) first.add({.kind = UpdateKind::AddVertex, .u = v});
-  part.halo.take(first, part.store);
-  part.halo.commit();
-  CHECK(part.halo.counts.rounds == 0 && !part.halo.may_move_degrees());
   const auto rounds_of = [&](const UpdateBuffer& batch) {
     const std::int64_t before = part.halo.counts.rounds;
     part.halo.take(batch, part.store);
     part.halo.roll_back();
     return part.halo.counts.rounds - before;
   };
+  CHECK(rounds_of(first) == 0 && !part.halo.may_move_degrees());
+  UpdateBuffer joined = first;
+  const UpdateBuffer edges = adds({{0, 1}, {1, 2}});
+  for (const Update& update : edges.updates()) joined.add(update);
+  CHECK(rounds_of(joined) == 1 && part.halo.may_move_degrees());
+  part.halo.take(first, part.store);
+  part.halo.commit();
   CHECK(rounds_of(adds({{0, 1}})) == 0 && part.halo.may_move_degrees());
   CHECK(rounds_of(adds({{2, 3}})) == 0);  // of the other part, which knows as much
   CHECK(rounds_of(adds({{0, 1}, {1, 0}})) == 0);
