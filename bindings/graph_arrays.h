@@ -54,6 +54,14 @@ inline Out1<std::int64_t> id_array(const std::vector<VertexId>& vertices) {
   return make_array(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
 }
 
+// Bytes of Python, to be filled.
+inline std::pair<nb::bytes, char*> new_bytes(std::size_t size) {
+  nb::bytes made = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!made.is_valid()) throw nb::python_error();
+  char* const begin = PyBytes_AsString(made.ptr());
+  return {std::move(made), begin};
+}
+
 // One value of each item; `read` may be a member.
 template <typename T, typename Items, typename Read>
 std::vector<T> column_of(const Items& items, Read&& read) {

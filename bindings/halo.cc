@@ -82,10 +82,8 @@ nb::bytes own_changes(const Halo& halo, const Changes& changes) {
     each_number(stage, put);
   }
   const std::uint64_t count = slots.size();
-  const std::size_t slot_bytes = slots.size() * sizeof(VertexId), size = sizeof(count) + slot_bytes + costs.size();
-  nb::bytes block = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-  if (!block.is_valid()) throw nb::python_error();
-  char* const to = PyBytes_AsString(block.ptr());
+  const std::size_t slot_bytes = slots.size() * sizeof(VertexId);
+  auto [block, to] = new_bytes(sizeof(count) + slot_bytes + costs.size());
   std::memcpy(to, &count, sizeof(count));
   std::copy_n(reinterpret_cast<const char*>(slots.data()), slot_bytes, to + sizeof(count));
   std::copy(costs.begin(), costs.end(), to + sizeof(count) + slot_bytes);

@@ -245,15 +245,46 @@ Columns buffer_columns(const UpdateBuffer& buffer) {
   return out;
 }
 
-void refuse_unknown_kind(const char* where, const char* advice, const Update& update) {
-  if (update.kind <= UpdateKind::RemoveVertex) return;
-  throw Error(ErrorKind::ValueInvalid, {.where = where,
-                                        .expected = "a kind of update from 0 to 7",
-                                        .got = std::to_string(static_cast<int>(update.kind)),
-                                        .advice = advice});
+// Who reads updates, for errors.
+struct Reading {
+  const char* where;
+  const char* advice;
+};
+
+// Floats in the rows of these updates, whose row_width is -1 where there is none.
+std::size_t floats_of(const std::vector<Update>& updates, const Reading& reading) {
+  std::size_t floats = 0;
+  for (const Update& update : updates) {
+    if (update.kind > UpdateKind::RemoveVertex) {
+      throw Error(ErrorKind::ValueInvalid, {.where = reading.where,
+                                            .expected = "a kind of update from 0 to 7",
+                                            .got = std::to_string(static_cast<int>(update.kind)),
+                                            .advice = reading.advice});
+    }
+    floats += static_cast<std::size_t>(std::max(update.row_width, 0));
+  }
+  return floats;
 }
 
-// Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
+// Those updates in place of what the buffer has. rows: all of theirs, one after the other, at any byte.
+void set_updates(UpdateBuffer& buffer, std::vector<Update> updates, std::size_t floats, const void* rows) {
+  buffer.clear();
+  buffer.reserve(updates.size());
+  buffer.reserve_rows(floats);
+  const auto* from = static_cast<const char*>(rows);
+  std::vector<float> row;
+  for (Update& update : updates) {
+    if (const std::int32_t width = std::exchange(update.row_width, 0); width >= 0) {
+      row.resize(static_cast<std::size_t>(width));
+      std::copy_n(from, row.size() * sizeof(float), reinterpret_cast<char*>(row.data()));
+      from += row.size() * sizeof(float);
+      give_row(buffer, update, row.data(), row.size());
+    }
+    buffer.add(update);
+  }
+}
+
+// Checks what memory safety needs; apply() checks the rest.
 void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
   const auto row_width = stored<In1<std::int32_t>>(arrays, "row_width");
   const auto rows = stored<Row>(arrays, "rows");
@@ -266,35 +297,19 @@ void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
       field = static_cast<std::remove_reference_t<decltype(field)>>(column.data()[i]);
     }
   });
-  std::size_t floats = 0;
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    refuse_unknown_kind("from_arrays", "save the updates again", updates[i]);
-    floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
-  }
+  for (std::size_t i = 0; i < updates.size(); ++i) updates[i].row_width = row_width.data()[i];
+  const std::size_t floats = floats_of(updates, {"from_arrays", "save the updates again"});
   check_lengths("from_arrays", floats, rows.size(), "rows");
-  buffer.clear();
-  buffer.reserve(updates.size());
-  const float* row = rows.data();
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    const std::int32_t width = row_width.data()[i];
-    if (width >= 0) give_row(buffer, updates[i], row, static_cast<std::size_t>(width));
-    row += std::max(width, 0);
-    buffer.add(updates[i]);
-  }
+  set_updates(buffer, std::move(updates), floats, rows.data());
 }
 
 // ---- updates as one block of bytes: their number, then their columns one after the other, then the rows
-
-template <typename Visit>
-void each_in_block(Visit&& visit) {
-  each_field([&](const char*, auto member, auto stored_as) { visit(member, stored_as); });
-}
 
 constexpr std::size_t kBlockHead = sizeof(std::int64_t);
 
 std::size_t block_bytes_of_update() {
   std::size_t bytes = sizeof(std::int32_t);  // row_width
-  each_in_block([&](auto, auto stored_as) { bytes += sizeof(stored_as); });
+  each_field([&](const char*, auto, auto stored_as) { bytes += sizeof(stored_as); });
   return bytes;
 }
 
@@ -302,17 +317,14 @@ nb::bytes buffer_block(const UpdateBuffer& buffer) {
   const std::span<const Update> updates = buffer.updates();
   std::size_t floats = 0;
   for (const Update& update : updates) floats += update.row < 0 ? 0 : static_cast<std::size_t>(update.row_width);
-  const std::size_t size = kBlockHead + updates.size() * block_bytes_of_update() + floats * sizeof(float);
-  nb::bytes block = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-  if (!block.is_valid()) throw nb::python_error();
-  char* to = PyBytes_AsString(block.ptr());
-  const auto put = [&](const void* from, std::size_t count) {
+  auto [block, to] = new_bytes(kBlockHead + updates.size() * block_bytes_of_update() + floats * sizeof(float));
+  auto put = [to = to](const void* from, std::size_t count) mutable {
     std::memcpy(to, from, count);
     to += count;
   };
   const auto count = static_cast<std::int64_t>(updates.size());
   put(&count, sizeof(count));
-  each_in_block([&](auto member, auto stored_as) {
+  each_field([&](const char*, auto member, auto stored_as) {
     for (const Update& update : updates) {
       stored_as = static_cast<decltype(stored_as)>(update.*member);
       put(&stored_as, sizeof(stored_as));
@@ -328,8 +340,9 @@ nb::bytes buffer_block(const UpdateBuffer& buffer) {
   return block;
 }
 
-// Into an empty buffer; checked as columns are.
+// Checked as columns are.
 void set_buffer_block(UpdateBuffer& buffer, In1<std::uint8_t> block) {
+  constexpr Reading kReading{"from_block", "send the batch again"};
   const std::uint8_t* from = block.data();
   const auto get = [&](auto& value) {
     std::memcpy(&value, from, sizeof(value));
@@ -339,40 +352,24 @@ void set_buffer_block(UpdateBuffer& buffer, In1<std::uint8_t> block) {
   if (block.size() >= kBlockHead) get(count);
   const std::size_t each = block_bytes_of_update();
   if (count < 0 || static_cast<std::size_t>(count) > (block.size() - kBlockHead) / each) {
-    throw Error(ErrorKind::ValueInvalid, {.where = "from_block",
+    throw Error(ErrorKind::ValueInvalid, {.where = kReading.where,
                                           .expected = "a whole block of updates",
                                           .got = std::to_string(block.size()) + " bytes",
-                                          .advice = "send the batch again"});
+                                          .advice = kReading.advice});
   }
   std::vector<Update> updates(static_cast<std::size_t>(count));
-  each_in_block([&](auto member, auto stored_as) {
+  each_field([&](const char*, auto member, auto stored_as) {
     for (Update& update : updates) {
       get(stored_as);
       auto& field = update.*member;
       field = static_cast<std::remove_reference_t<decltype(field)>>(stored_as);
     }
   });
-  std::size_t floats = 0;
-  for (Update& update : updates) {
-    get(update.row_width);
-    floats += static_cast<std::size_t>(std::max(update.row_width, 0));
-    refuse_unknown_kind("from_block", "send the batch again", update);
-  }
+  for (Update& update : updates) get(update.row_width);
+  const std::size_t floats = floats_of(updates, kReading);
   const std::size_t left = block.size() - kBlockHead - updates.size() * each;
-  check_lengths("from_block", floats * sizeof(float), left, "bytes of rows");
-  buffer.clear();
-  buffer.reserve(updates.size());
-  buffer.reserve_rows(floats);
-  std::vector<float> row;
-  for (Update& update : updates) {
-    if (const std::int32_t width = std::exchange(update.row_width, 0); width >= 0) {
-      row.resize(static_cast<std::size_t>(width));
-      std::memcpy(row.data(), from, row.size() * sizeof(float));  // it may lie at any byte
-      from += row.size() * sizeof(float);
-      give_row(buffer, update, row.data(), row.size());
-    }
-    buffer.add(update);
-  }
+  check_lengths(kReading.where, floats * sizeof(float), left, "bytes of rows");
+  set_updates(buffer, std::move(updates), floats, from);
 }
 
 // The updates that add and remove vertices, without features.
@@ -426,8 +423,8 @@ void bind_updates(nb::module_& m) {
       .def("to_arrays", &buffer_columns)
       .def("from_arrays", &set_buffer_columns, "arrays"_a)
       .def("to_block", &buffer_block)
-      .def("vertices", &vertices_of)
       .def("from_block", &set_buffer_block, array("block"))
+      .def("vertices", &vertices_of)
       .def("set_ids", &set_buffer_ids, array("u"), array("v"))
       .def(
           "count",

@@ -73,6 +73,7 @@ void copy_row(const UpdateBuffer& batch, const Update& update, Update& kept, Upd
 struct Halo::Plan {
   std::unordered_set<std::int64_t> needed;           // where vertices come: other parts' that this part's edges end at
   std::vector<std::vector<VertexId>> introductions;  // by part: vertices that it has no ghost of yet
+  bool joins_parts = false;  // an edge between two parts is added: any part may introduce one, as all of them see
 };
 
 Halo::Halo(int parts, int part, Swap swap) : parts_(parts), part_(part), swap_(std::move(swap)), slot_owners_(part) {
@@ -227,22 +228,13 @@ PartBatch Halo::take(const UpdateBuffer& batch, const GraphStore& store) {
   prefetch_places(batch.updates(), owners_, locals_);
   PartBatch out;
   out.buffer.reserve(batch.size());
-  if (parts_ == 1) out.buffer.reserve_rows(batch.row_floats());
+  out.buffer.reserve_rows(batch.row_floats());
   out.places.reserve(batch.size());
   Plan plan;
   find_introductions(batch, store, plan);
-  if (may_introduce(batch)) read_introductions(store, swap(write_introductions(store, plan)), out);
+  if (plan.joins_parts) read_introductions(store, swap(write_introductions(store, plan)), out);
   for (std::size_t place = 0; place < batch.size(); ++place) take_update(batch, place, plan, out);
   return out;
-}
-
-// Whether any part may have a vertex to introduce to another: all parts look at the same, what all of them know.
-bool Halo::may_introduce(const UpdateBuffer& batch) const {
-  return std::any_of(batch.updates().begin(), batch.updates().end(), [&](const Update& update) {
-    if (update.kind != UpdateKind::AddEdge) return false;
-    const int a = owner_of(update.u), b = owner_of(update.v);
-    return a != b && a != kNoPart && b != kNoPart;
-  });
 }
 
 Parcels Halo::write_introductions(const GraphStore& store, Plan& plan) {
@@ -281,6 +273,7 @@ void Halo::find_introductions(const UpdateBuffer& batch, const GraphStore& store
     if (update.kind != UpdateKind::AddEdge) continue;
     const int a = owner_of(update.u), b = owner_of(update.v);
     if (a == b || a == kNoPart || b == kNoPart) continue;
+    plan.joins_parts = true;
     if (a == part_) look(update.u, update.v);
     if (b == part_) look(update.v, update.u);
   }

@@ -216,12 +216,22 @@ TEST(a_parcel_that_is_cut_short_is_refused) {
 // ---- a part of two, next to another one that says nothing
 
 struct Alone {
+  explicit Alone(const std::vector<std::uint16_t>& owners = {}) {
+    halo.set_owners(0, owners);
+    halo.load({}, 0, store);
+  }
   GraphStore store{GraphOptions{}};
   Halo halo{2, 0, [](Parcels parcels) {
               for (std::string& parcel : parcels) parcel = std::string("\0\0", 2);  // it goes on, and introduces none
               return parcels;
             }};
 };
+
+UpdateBuffer newcomers(std::int64_t count) {
+  UpdateBuffer batch;
+  for (std::int64_t v = 0; v < count; ++v) batch.add({.kind = UpdateKind::AddVertex, .u = v});
+  return batch;
+}
 
 UpdateBuffer adds(std::initializer_list<std::pair<std::int64_t, std::int64_t>> edges) {
   UpdateBuffer batch;
@@ -230,14 +240,9 @@ UpdateBuffer adds(std::initializer_list<std::pair<std::int64_t, std::int64_t>> e
 }
 
 TEST(a_batch_that_is_taken_back_leaves_no_trace) {
-  Alone part;
-  const std::vector<std::uint16_t> owners{0, 1, 0, 1};
-  part.halo.set_owners(0, owners);
-  part.halo.load({}, 0, part.store);
-  UpdateBuffer first;
-  for (std::int64_t v = 0; v < 4; ++v) first.add({.kind = UpdateKind::AddVertex, .u = v});
-  const UpdateBuffer edge = adds({{0, 1}});
-  for (const Update& update : edge.updates()) first.add(update);
+  Alone part({0, 1, 0, 1});
+  UpdateBuffer first = newcomers(4);
+  first.extend(adds({{0, 1}}));
   for (int round = 0; round < 2; ++round) {
     const PartBatch mine = part.halo.take(first, part.store);
     CHECK(mine.buffer.size() == 4);  // vertex 3 is of the other part, and no edge needs it
@@ -262,10 +267,9 @@ TEST(a_batch_that_is_taken_back_leaves_no_trace) {
 TEST(own_slots_are_named_in_order_and_once) {
   std::mt19937_64 random(6);
   for (const std::size_t count : {std::size_t{3}, std::size_t{900}}) {  // few and many of the slots
-    Alone part;
     std::vector<std::uint16_t> owners(1000);
     for (std::uint16_t& owner : owners) owner = static_cast<std::uint16_t>(random() % 2);
-    part.halo.set_owners(0, owners);
+    Alone part(owners);
     UpdateBuffer added;
     for (std::size_t v = 0; v < owners.size(); ++v)
       added.add({.kind = UpdateKind::AddVertex, .u = static_cast<std::int64_t>(owners.size() - 1 - v)});
@@ -287,10 +291,7 @@ TEST(own_slots_are_named_in_order_and_once) {
 }
 
 TEST(edges_of_the_other_part_alone_are_passed_over) {
-  Alone part;
-  const std::vector<std::uint16_t> owners{0, 1, 1};
-  part.halo.set_owners(0, owners);
-  part.halo.load({}, 0, part.store);
+  Alone part({0, 1, 1});
   const PartBatch mine = part.halo.take(adds({{1, 2}}), part.store);
   CHECK(mine.buffer.size() == 0 && part.halo.next_edge_id() == 1);
   part.halo.roll_back();
@@ -300,12 +301,8 @@ TEST(edges_of_the_other_part_alone_are_passed_over) {
 }
 
 TEST(a_batch_has_a_round_where_it_adds_an_edge_between_two_parts) {
-  Alone part;
-  const std::vector<std::uint16_t> owners{0, 0, 1, 1};
-  part.halo.set_owners(0, owners);
-  part.halo.load({}, 0, part.store);
-  UpdateBuffer first;
-  for (std::int64_t v = 0; v < 4; ++v) first.add({.kind = UpdateKind::AddVertex, .u = v});
+  Alone part({0, 0, 1, 1});
+  const UpdateBuffer first = newcomers(4);
   const auto rounds_of = [&](const UpdateBuffer& batch) {
     const std::int64_t before = part.halo.counts.rounds;
     part.halo.take(batch, part.store);
@@ -314,8 +311,7 @@ TEST(a_batch_has_a_round_where_it_adds_an_edge_between_two_parts) {
   };
   CHECK(rounds_of(first) == 0 && !part.halo.may_move_degrees());
   UpdateBuffer joined = first;
-  const UpdateBuffer edges = adds({{0, 1}, {1, 2}});
-  for (const Update& update : edges.updates()) joined.add(update);
+  joined.extend(adds({{0, 1}, {1, 2}}));
   CHECK(rounds_of(joined) == 1 && part.halo.may_move_degrees());
   part.halo.take(first, part.store);
   part.halo.commit();

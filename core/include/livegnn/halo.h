@@ -161,7 +161,6 @@ class Halo {
   void set_bit(VertexId v, int part, bool outgoing);
   VertexId make_local(std::int64_t global);
   void drop_local(std::int64_t global);
-  bool may_introduce(const UpdateBuffer& batch) const;
   void find_introductions(const UpdateBuffer& batch, const GraphStore& store, Plan& plan) const;
   Parcels write_introductions(const GraphStore& store, Plan& plan);
   void read_introductions(const GraphStore& store, const Parcels& parcels, PartBatch& out);

@@ -68,6 +68,14 @@ def test_that_nothing_is_counted_before_it_is_asked_for():
     assert counted.of(np.arange(120)).tolist() == [1] * 100 + [0] * 20
 
 
+def test_that_the_batch_does_not_stay():
+    batch = np.arange(10_000)
+    counted = Work(lambda slots: slots)
+    counted.add(batch[100:200], np.arange(100, 200, dtype=np.uint32))
+    assert not any(np.shares_memory(batch, each.added) for each in counted._uncounted)
+    assert counted.of(np.arange(300)).tolist() == [0] * 100 + [1] * 100 + [0] * 100
+
+
 def test_that_batches_which_change_nothing_here_do_not_pile_up(monkeypatch):
     monkeypatch.setattr(work, "_UNCOUNTED_MAX", 1000)
     counted = Work(lambda slots: slots)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.distributed.cluster.batch import PartChanges
 from livegnn.distributed.cluster.moves import Moves, merged_moves
 from livegnn.types import Int64Array
@@ -24,9 +26,13 @@ class MergedChanges:
     def count(self) -> int:
         return sum(part.vertex_count for part in self._parts)
 
+    @cached_property
+    def _natives(self) -> list[_native.NativeChanges]:
+        return [part.to_native() for part in self._parts]
+
     def stages(self) -> list[dict[str, Any]]:
         """Counts are sums; seconds those of the slowest part, as the parts wait for each other."""
-        merged, *others = (part.to_native().stages() for part in self._parts)
+        merged, *others = (part.stages() for part in self._natives)
         for stages in others:
             for sums, stage in zip(merged, stages, strict=True):
                 for name in ("affected", "edges", "scanned", "reread"):
@@ -39,7 +45,7 @@ class MergedChanges:
         return merged
 
     def seconds(self) -> tuple[float, float, float]:
-        seconds = (part.to_native().seconds() for part in self._parts)
+        seconds = (part.seconds() for part in self._natives)
         topology, publish, total = (max(times) for times in zip(*seconds, strict=True))
         return topology, publish, total
 

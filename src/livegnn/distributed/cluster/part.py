@@ -240,11 +240,12 @@ class PartEngine:
         """
         places: Int64Array | None = None
         view: Any = None
-        moving = np.unique(batch.to_buffer().vertices().ids()[0])
+        buffer = batch.to_buffer()
+        moving = np.unique(buffer.vertices().ids()[0])
         names = dict(zip(moving.tolist(), self.halo.locals(moving).tolist(), strict=True))
         try:
             self.halo.set_owners(owners.first, owners.owners)
-            mine, places = self.halo.take(batch.to_buffer(), self.store)
+            mine, places = self.halo.take(buffer, self.store)
             view = _native.NativeWhatIf(self.store, self.native, mine)
             self.halo.agree()  # a part may have failed after its last round
         except BaseException as error:

@@ -44,7 +44,8 @@ class Work:
         A vertex that it adds has no work of the one before in its slot.
         """
         self.total += len(changed)
-        self._uncounted.append(_Uncounted(added, changed))
+        # added may be a piece of the whole batch, which would stay
+        self._uncounted.append(_Uncounted(None if added is None else added.copy(), changed))
         self._weight += len(changed) + _PER_BATCH
         if self._weight > _UNCOUNTED_MAX:
             self.counts()
