@@ -12,6 +12,7 @@ from livegnn.distributed.ray_names import RayName
 from livegnn.testing.models import random_model
 from tests.distributed.waiting import wait_for_actors
 from tests.simulation import named_streams
+from tests.simulation.waiting import wait_for_snapshot
 from tests.soak.drivers import DriverProcess
 
 
@@ -154,10 +155,7 @@ def test_that_driver_and_workers_are_killed_together(begin, name, tmp_path):
     engine.apply(updates)
     assert cluster.state_digest() == engine.state_digest()
     processes = [facts["process"] for facts in cluster.report()]
-    until = time.monotonic() + 60
-    while cluster._crew._kept.is_begun:  # workers write the snapshot of this version
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for_snapshot(cluster)  # of this version
     for process in processes:
         os.kill(process, signal.SIGKILL)
     cluster.close()

@@ -1,7 +1,6 @@
 """A snapshot that workers have copied and not yet written: batches go on, and whoever is lost meanwhile comes back."""
 
 import logging
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from livegnn.distributed.cluster.crew import ThreadCrew, _ThreadAside
 from livegnn.distributed.cluster.snapshot_files import MANIFEST
 from tests.simulation.test_cluster_drivers import Pair
 from tests.simulation.test_cluster_snapshots import fill_disk, grow, written
+from tests.simulation.waiting import wait_for_snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +26,6 @@ def patient(monkeypatch):
 
 def kept(pair):
     return pair.cluster._crew._kept
-
-
-def wait_until(holds):
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def begun(seed, **options):
@@ -91,7 +84,7 @@ def test_that_a_snapshot_ends_where_no_batch_comes(monkeypatch):
     monkeypatch.setattr(recovery, "_PATIENCE_S", 0.01)
     pair = begun(3)
     pair.crew.is_busy_aside = False
-    wait_until(lambda: not kept(pair).is_begun)
+    wait_for_snapshot(pair.cluster)
     assert (kept(pair).version, sorted(kept(pair).batches)) == (4, [5, 6])
     pair.check("after it")
     pair.cluster.close()
@@ -139,13 +132,13 @@ def test_that_a_snapshot_is_begun_again_after_one_that_a_damaged_manifest_refuse
     content = (tmp_path / MANIFEST).read_bytes()
     (tmp_path / MANIFEST).write_text("x")
     pair.crew.is_busy_aside = False
-    wait_until(lambda: not kept(pair).is_begun)
+    wait_for_snapshot(pair.cluster)
     (tmp_path / MANIFEST).write_bytes(content)
     assert kept(pair).version == 0
     pair.crew.is_busy_aside = True
     grow(pair, 8)
     pair.crew.is_busy_aside = False
-    wait_until(lambda: not kept(pair).is_begun)  # by another thread
+    wait_for_snapshot(pair.cluster)
     assert kept(pair).version > 4
     pair.check("after both")
     pair.cluster.close()
