@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -126,5 +125,4 @@ class MemoryMachine(RuleBasedStateMachine):
         assert self.memory.state()["pending"].tolist() == [v in self.obvious.waits for v in everyone.tolist()]
 
 
-MemoryMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestMemory = MemoryMachine.TestCase

@@ -163,10 +163,10 @@ def many_filters(world, count):
         yield ChangeFilter(**base)
 
 
-@pytest.mark.parametrize(("kind", "subscribers"), [("dense", 200), ("text", 50)])
-def test_many_subscribers_get_what_full_predictions_say_under_concurrent_writes(tmp_path, kind, subscribers):
+@pytest.mark.parametrize("kind", ["dense", "text"])
+def test_two_hundred_subscribers_get_what_full_predictions_say_under_concurrent_writes(tmp_path, kind):
     world = ChangingWorld(kind)
-    wanted = list(many_filters(world, subscribers))
+    wanted = list(many_filters(world, 200))
     with served(tmp_path, world) as (live, url):
         kept, ready, last, lock = Kept(live), threading.Event(), [], threading.Lock()
 
@@ -195,7 +195,7 @@ def test_many_subscribers_get_what_full_predictions_say_under_concurrent_writes(
         assert got[0] == ("ping", 0, {"version": 0})
         check(until(iter(got), live.version), kept.promised(each, 0, live.version))
         events += len(got)
-    assert events > 10 * subscribers
+    assert events > 2000
 
 
 def test_a_stream_goes_on_after_a_reconnect_without_gap_or_repetition(tmp_path):
