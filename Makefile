@@ -19,15 +19,15 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native docs wheel release bench bench-families bench-sampling bench-temporal bench-service bench-cluster zoo soak check stub format clean
+.PHONY: help demo test test-native docs wheel release bench bench-families bench-sampling bench-temporal bench-service bench-cluster zoo soak check stub format clean ready ready-demo
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV)/.stamp-demo $(VENV)/.stamp-package  ## the tour: a live graph, exact answers; ARGS are passed on
+demo: ready-demo  ## the tour: a live graph, exact answers; ARGS are passed on
 	@$(BIN)/livegnn demo $(ARGS)
 
-test: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## native tests, then every Python test but the long ones
+test: ready  ## native tests, then every Python test but the long ones
 	@$(CMAKE) -DLIVEGNN_BUILD_TESTS=ON build/package >build/native.log || { cat build/native.log; exit 1; }
 	@$(CMAKE) --build build/package -j $(JOBS)
 	@$(CTEST) --test-dir build/package
@@ -47,26 +47,26 @@ docs: $(VENV)/.stamp-docs  ## the documentation site, build/site/index.html; fai
 	@$(BIN)/python .ci/pages.py finish build/site
 	@echo "[make] open build/site/index.html"
 
-bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine and the store, in small; make bench ARGS=--full for all sizes
+bench: ready  ## the benchmarks of the engine and the store, in small; make bench ARGS=--full for all sizes
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-families: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of extremes, attention, edge attributes, demand and memory
+bench-families: ready  ## the benchmarks of extremes, attention, edge attributes, demand and memory
 	@$(BIN)/python -m benchmarks families $(ARGS)
 
-bench-sampling: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of pre-sampling and its serving
+bench-sampling: ready  ## the benchmarks of pre-sampling and its serving
 	@$(BIN)/python -m benchmarks sampling $(ARGS)
 
-bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of temporal sampling, caches and training
+bench-temporal: ready  ## the benchmarks of temporal sampling, caches and training
 	@$(BIN)/python -m benchmarks temporal $(ARGS)
 
-bench-service: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of a deployment and its service; a few minutes
+bench-service: ready  ## the benchmarks of a deployment and its service; a few minutes
 	@$(BIN)/python -m benchmarks service $(ARGS)
 
-bench-cluster: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine over parts: bytes, time, a cost model; training; tens of minutes
+bench-cluster: ready  ## the benchmarks of the engine over parts: bytes, time, a cost model; training; tens of minutes
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 	@$(BIN)/python -m benchmarks.cluster_training $(filter --tiny,$(ARGS))
 
-zoo: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## public network classes by from_pyg; LIVEGNN_ZOO names the folder of their checkouts
+zoo: ready  ## public network classes by from_pyg; LIVEGNN_ZOO names the folder of their checkouts
 	@$(BIN)/python -m benchmarks.zoo $(ARGS)
 
 wheel: $(VENV)/.stamp-release  ## a wheel for this Python in dist; .github/workflows/wheels.yml makes all of them
@@ -79,23 +79,24 @@ wheel: $(VENV)/.stamp-release  ## a wheel for this Python in dist; .github/workf
 	then cat build/wheel/repair.log; exit 1; fi
 	@ls -l dist/*.whl
 
-release: $(VENV)/.stamp-dev $(VENV)/.stamp-package wheel  ## before a release: the wheel, installed and run where no compiler is; the docs
+release: ready  ## before a release: the wheel, installed and run where no compiler is; the docs
+	@$(MAKE) wheel
 	@$(PYTEST) -m release tests/release
 	@$(MAKE) docs
 
-soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## an hour of random work, kills and damaged files, then losses on Ray; make soak ARGS="--minutes 5 --seed 7"
+soak: ready  ## an hour of random work, kills and damaged files, then losses on Ray; make soak ARGS="--minutes 5 --seed 7"
 	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak
 	@$(BIN)/python -m tests.soak $(ARGS)
 	@$(BIN)/python -m tests.soak.clusters --kills 50
 
-check: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## format, lint, types and fast tests; under two minutes
+check: ready  ## format, lint, types and fast tests; under two minutes
 	@$(BIN)/ruff format --check $(PY_DIRS)
 	@$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	@$(BIN)/ruff check $(PY_DIRS)
 	@$(BIN)/mypy
 	@$(PYTEST) -n $(JOBS) tests/tidy tests/unit
 
-stub: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## write the types of the compiled module, src/livegnn/_core.pyi
+stub: ready  ## write the types of the compiled module, src/livegnn/_core.pyi
 	@$(BIN)/python .ci/stub.py >build/_core.pyi
 	@mv build/_core.pyi src/livegnn/_core.pyi
 
@@ -109,6 +110,12 @@ clean:  ## take away what the other targets made
 
 # ---- the environment, one stamp per step
 
+# pip takes one core, and next to it the compiler runs
+ready:  ## install and build what tests and benchmarks need; their targets do so first
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.stamp-dev $(VENV)/.stamp-package
+ready-demo:  ## install and build what the demo needs
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.stamp-demo $(VENV)/.stamp-package
+
 $(VENV)/.stamp-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "[make] expected Python 3.11 or newer, got '$(PYTHON)'; name another: make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -121,7 +128,8 @@ $(VENV)/.stamp-venv:
 $(VENV)/.stamp-needs: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
 	@echo "[make] installing what the build needs"
 	@$(BIN)/python .ci/requirements.py build base > $(VENV)/needs.txt
-	@$(PIP) install -r $(VENV)/needs.txt
+	@$(BIN)/python .ci/requirements.py dev > $(VENV)/dev.txt
+	@$(PIP) install -r $(VENV)/needs.txt -c $(VENV)/dev.txt  # so that what comes later replaces nothing that a build reads
 	@mkdir -p build
 	@touch $@
 
@@ -143,7 +151,6 @@ $(VENV)/.stamp-demo: $(VENV)/.stamp-needs
 # what tests, benchmarks and linters need
 $(VENV)/.stamp-dev: $(VENV)/.stamp-demo
 	@echo "[make] installing what the tests need"
-	@$(BIN)/python .ci/requirements.py dev > $(VENV)/dev.txt
 	@$(PIP) install -r $(VENV)/dev.txt
 	@touch $@
 
