@@ -30,7 +30,9 @@ def ray_cluster() -> Iterator[Any]:
     """A Ray of four CPUs on this machine, for all tests of a process."""
     ray = pytest.importorskip("ray")
     folder = tempfile.mkdtemp(prefix="r")  # short: sockets lie in it
-    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})  # other tests run meanwhile
+    unread = {"RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0", "LOG_NAME_UPDATE_INTERVAL_S": "1e9"}  # what workers print
+    others_run_meanwhile = {"RAY_worker_niceness": "0"}
+    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", **unread, **others_run_meanwhile})
     options = {"log_to_driver": False, "logging_level": "ERROR", "_temp_dir": folder, "object_store_memory": 100 << 20}
     ray.init("local", num_cpus=4, include_dashboard=False, **options)
     yield ray

@@ -5,11 +5,11 @@ tensors without dimensions; and numpy() of what was not brought to the CPU. Numb
 Streams, pinned memory and what runs late are a real GPU's alone.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 PRETENDED = "meta"
 _aten = torch.ops.aten
@@ -49,22 +49,37 @@ class PretendedGpu(TorchDispatchMode):
 
 
 def _called(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
+    tensors = [*_tensors((*args, *kwargs.values()))]
     is_there = any(isinstance(each, Pretended) for each in tensors)
     _refuse_mixed(call, args, tensors, is_there)
     asked = None if kwargs.get("device") is None else torch.device(kwargs["device"]).type
     if asked == PRETENDED:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    out = call(*tree_map(_inner, args), **tree_map(_inner, kwargs))
+    out = call(*_mapped(_inner, args), **{name: _mapped(_inner, each) for name, each in kwargs.items()})
     if call._schema.name.endswith("_") and isinstance(args[0], Pretended):  # in place
         return args[0]
     if asked != PRETENDED and (asked is not None or not is_there):
         return out
-    return tree_map(lambda each: Pretended(each) if isinstance(each, torch.Tensor) else each, out)
+    return _mapped(Pretended, out)
 
 
-def _inner(value: Any) -> Any:
-    return value.inner if isinstance(value, Pretended) else value
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Of the arguments or results of an operation: tensors, numbers, and lists and tuples of them."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _mapped(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    return type(value)([_mapped(function, each) for each in value]) if isinstance(value, list | tuple) else value
+
+
+def _inner(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.inner if isinstance(tensor, Pretended) else tensor
 
 
 def _refuse_mixed(call: Any, args: tuple[Any, ...], tensors: list[torch.Tensor], is_there: bool) -> None:
