@@ -8,7 +8,7 @@ every run puts all of it back.
 from __future__ import annotations
 
 import copy
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,9 +30,17 @@ def private_copy(module: nn.Module) -> nn.Module:
     Raises: what copying raises, if parameters, buffers or layers cannot be copied.
     """
     try:
-        return copy.deepcopy(module)
+        return copy.deepcopy(module, _empty(module))
     except Exception:
-        return copy.deepcopy(module, _shared(module))
+        return copy.deepcopy(module, _empty(module) | _shared(module))
+
+
+def _empty(module: nn.Module) -> dict[int, Any]:
+    """For deepcopy's memo: a copy of each OrderedDict without entries. A layer has dozens, for hooks, and each costs
+    deepcopy more than a layer's weights.
+    """
+    hooks = (each for layer in module.modules() for each in vars(layer).values())
+    return {id(each): OrderedDict() for each in hooks if type(each) is OrderedDict and not each}
 
 
 def _shared(module: nn.Module) -> dict[int, Any]:
@@ -73,7 +81,7 @@ class Contents:
         if isinstance(value, _CONTAINERS):
             if id(value) in self._containers:  # shared, or in itself
                 return
-            self._containers[id(value)] = name, value, copy.copy(value)
+            self._containers[id(value)] = name, value, _listed(value)
         if not isinstance(value, (*_CONTAINERS, tuple)) or len(value) > _MOST:
             return
         inner = value.items() if isinstance(value, dict) else ((None, each) for each in value)
@@ -158,6 +166,13 @@ def _disturb_items(container: Any, kept: Any) -> None:
 
 def _joined(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
+
+
+def _listed(container: Any) -> Any:
+    """What is in it now: plain, as it is compared and put back."""
+    return (
+        dict(container) if isinstance(container, dict) else {*container} if isinstance(container, set) else [*container]
+    )
 
 
 def _same_items(one: Any, other: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ NAMES = (
 _FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(utils, name) for name in NAMES} | {"gcn_norm": gcn_norm}
 _WITHOUT = {"livegnn", "torch", "numpy", "scipy", "sympy", "networkx", *sys.stdlib_module_names}  # of PyG's functions
 _patching = threading.Lock()
+_last: list[tuple[list[Any], list[dict[str, Any]]]] = [([], [])]  # modules that were loaded, and globals of most
 _bound: dict[int, Callable[..., Any]] = {}  # by id of what stands in for it while a forward is read
 
 
@@ -101,7 +103,17 @@ def _namespaces(module: nn.Module) -> Iterator[dict[str, Any]]:
     for each in module.modules():
         for kind in type(each).__mro__:
             yield getattr(vars(kind).get("forward"), "__globals__", {})
-    for name, loaded in [*sys.modules.items()]:
-        names = None if name.partition(".")[0] in _WITHOUT else getattr(loaded, "__dict__", None)
-        if isinstance(names, dict):
-            yield names
+    yield from _globals_of_modules()
+
+
+def _globals_of_modules() -> list[dict[str, Any]]:
+    """Those of the last call, where that found the same modules: most calls do, and there are thousands of modules."""
+    loaded = [*sys.modules.items()]
+    modules = [module for _, module in loaded]
+    before, spaces = _last[0]
+    if len(before) != len(modules) or not all(map(operator.is_, before, modules)):
+        kept = (module for name, module in loaded if name.partition(".")[0] not in _WITHOUT)
+        of_kept = (getattr(module, "__dict__", None) for module in kept)
+        spaces = [each for each in of_kept if isinstance(each, dict)]
+        _last[0] = modules, spaces
+    return spaces
