@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 from livegnn.errors import DataMissing
@@ -16,7 +17,23 @@ def need(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as cause:
-        package = cause.name or module
-        raise DataMissing(
-            f"[import] expected the package {package}, got none installed; run: pip install 'livegnn[{extra}]'"
-        ) from cause
+        raise _missing(cause.name or module, extra) from cause
+
+
+def check_installed(package: str, extra: str) -> None:
+    """For a package that is needed later, or perhaps not at all: its import may take seconds.
+
+    Raises:   as need().
+    """
+    try:
+        if importlib.util.find_spec(package) is not None:
+            return
+    except ModuleNotFoundError:
+        pass
+    raise _missing(package, extra)
+
+
+def _missing(package: str, extra: str) -> DataMissing:
+    return DataMissing(
+        f"[import] expected the package {package}, got none installed; run: pip install 'livegnn[{extra}]'"
+    )

@@ -75,7 +75,8 @@ def either_way(monkeypatch):
     def noted(self, positive, negative, mrr=float("nan")):
         logits, one_by_one = positive.astype(np.float64), 1e-9 * np.arange(len(positive))
         both = [scores(self, at, negative) for at in (logits - TIE - one_by_one, logits + TIE)]
-        found.append([(each.ap, each.auc) for each in both])
+        if len(positive):
+            found.append([(each.ap, each.auc) for each in both])
         return scores(self, positive, negative, mrr)
 
     monkeypatch.setattr(LinkPass, "scores", noted)
@@ -176,7 +177,7 @@ def test_a_paused_worker_is_replaced(ray_cluster):
 
 def test_a_worker_that_is_lost_again_and_again_is_an_error(ray_cluster):
     model, batch = model_of("tgat", dropout=0.0), list(batches(WARM, SIZE))
-    alone = one_process(model, 1)
+    alone = one_process(model, 2)
     graph = graph_of(WARM)
     with cluster_trainer(graph, copy.deepcopy(model), restarts=0) as trainer:
         trainer.fit()
@@ -186,12 +187,15 @@ def test_a_worker_that_is_lost_again_and_again_is_an_error(ray_cluster):
             trainer.round()
         assert trainer.rounds == 1
         assert trainer.round().events == SIZE
+        good = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        trainer.model.load_state_dict({name: value * np.nan for name, value in good.items()})
+        graph.apply(batch[1])
+        with pytest.raises(TrainingDiverged):  # once the workers have gone through its events
+            trainer.round()
+        trainer.model.load_state_dict(good)
+        assert trainer.round().events == SIZE
         close_numbers(trainer.report, alone.report)
         close_models(trainer.model, alone.model)
-        trainer.model.load_state_dict({n: v * np.nan for n, v in trainer.model.state_dict().items()})
-        graph.apply(batch[1])
-        with pytest.raises(TrainingDiverged):  # of a worker, as it is
-            trainer.round()
 
 
 FULL = Setting(typed=True, named=True, columns=True, half=True)
@@ -202,7 +206,7 @@ def test_types_ids_weights_removals_features_and_caches_reach_the_parts(ray_clus
     graphs = [world.graph() for _ in range(3)]
     given = [world.batch() for _ in range(12)]
     reports, trained, slots = [], [], graphs[0].slot_count
-    between, by_workers = either_way(monkeypatch), {"partition": "metis", "newcomers": "ldg"}  # workers score elsewhere
+    found, by_workers = either_way(monkeypatch), {"partition": "metis", "newcomers": "ldg"}
     for graph, own in zip(graphs, ({}, by_workers, {**by_workers, **CACHES}), strict=True):
         make = ContinuousClusterTrainer if own else lg.ContinuousTrainer
         model, sampler = models(world)[0], lg.TemporalSampler(graph, [3], edge_types=world.triples, threads=1)
@@ -214,7 +218,7 @@ def test_types_ids_weights_removals_features_and_caches_reach_the_parts(ray_clus
     alone, plain, cached = reports
     assert sum(report.events for report in alone.rounds[1:]) > 20
     assert graphs[1].slot_count > slots  # newcomers came
-    close_numbers(plain, alone, between)
+    close_numbers(plain, alone, found[: len(found) // 3])  # of the first
     close_models(trained[1], trained[0])
     same_numbers(cached, plain)
     same_tensors(weights(trained[2]), weights(trained[1]))

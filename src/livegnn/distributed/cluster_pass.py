@@ -182,13 +182,12 @@ class ClusterPass(LinkPass):
         hidden: Int64Array | None = None,
         progress: Progress | None = None,
     ) -> tuple[LinkScores, tuple[Float32Array, Float32Array]]:
-        """As LinkPass, without the logits."""
+        """As LinkPass."""
         self.model.eval()
-        scores, _ = self._done("test", events, negatives, ranking=Ranking(rng, self.mrr_candidates))
+        (positive, negative, mrr), _ = self._done("test", events, negatives, ranking=Ranking(rng, self.mrr_candidates))
         if progress is not None:
             progress(len(events))
-        none = np.zeros(0, np.float32)
-        return scores, (none, none)
+        return self.scores(positive, negative, mrr), (positive, negative)
 
     def observe(self, events: Events, source: HopSource | None = None, edge_x: Tensor | None = None) -> None:
         """As LinkPass."""
@@ -266,8 +265,8 @@ def _passed(worker: RayWorker, trainer: DistributedTrainer, memory: State | None
     if task.kind == "observe":
         trainer.observe(events)
     elif task.kind == "test":
-        scores = trainer.test(events, negatives=task.negatives, ranking=task.ranking)
-        return scores, b""
+        found = trainer.tested(events, negatives=task.negatives, ranking=task.ranking)
+        return found if worker.rank == 0 else None, b""
     elif task.kind == "train":
         assert task.negatives is not None
         loss, file = trainer.train_once(events, task.negatives, first=task.first), io.BytesIO()

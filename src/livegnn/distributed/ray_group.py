@@ -38,7 +38,7 @@ _DIED, _LATE = "has died", "did not answer in time and was ended"
 _SMALL_BYTES = 1 << 15
 _ABOUT_S = 10.0  # in which a worker that lives answers from its other thread
 _WATCH, _ASIDE = "watch", "aside"  # threads of a worker next to that of its calls
-FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models", "sklearn.metrics")
+FOR_TRAINING = ("livegnn.distributed.cluster_pass", "livegnn.temporal.models")
 
 
 class RayGroup:

@@ -74,8 +74,9 @@ def train(
         owners = Newcomers.of(graph, cut, rule="hash")
         events = Events.of(graph, codes).columns()
         parts = [(Partition.arrays(graph, layout, rank, owners),) for rank in range(workers)]
+    loads = (*FOR_TRAINING, "sklearn.metrics") if validation else FOR_TRAINING
     task = (packed, events, layout, sampler.options, options, validation)
-    found = run_group("train", _work, workers, task, parts, address, backend, timeout_s, loads=FOR_TRAINING)
+    found = run_group("train", _work, workers, task, parts, address, backend, timeout_s, loads=loads)
     report: DistributedReport = found[0][0]
     trained = torch.load(io.BytesIO(found[0][1]), map_location="cpu", weights_only=True)
     model.load_state_dict(trained["weights"])

@@ -206,13 +206,25 @@ class DistributedTrainer:
 
         Args:    negatives: (n,) slots, drawn from the live destinations that fit() has seen unless given.
                  ranking: for the mean reciprocal rank, which is NaN without.
-        Raises:  UsageError without destinations to draw from.
+        Raises:  UsageError without destinations to draw from; TrainingDiverged where a logit is not finite.
         """
+        return self._pass.scores(*self.tested(events, negatives=negatives, epoch=epoch, ranking=ranking))
+
+    def tested(
+        self,
+        events: Events,
+        *,
+        negatives: Int64Array | None = None,
+        epoch: int = 0,
+        ranking: Ranking | None = None,
+    ) -> tuple[Float32Array, Float32Array, float]:
+        """What test() scores: (n,) logits of events, (n,) of negatives, and the mean reciprocal rank."""
         if negatives is None:
             negatives = self._drawn("test", events, epoch, 1)
         self._make_room()
         self.model.eval()
-        positive, negative, ranks = [], [], [np.zeros(0, np.float32)]
+        none = np.zeros(0, np.float32)
+        positive, negative, ranks = [none], [none], [none]
         with self._torch.no_grad():
             for part in cut(len(events), self.batch_size):
                 mine = self._run(part)
@@ -224,10 +236,8 @@ class DistributedTrainer:
                 if ranking is not None:
                     ranks.append(self._ranks(events.at(part), mine, part, src, dst, logits, ranking))
                 self._observe(events, part)
-        if not len(events):
-            return LinkScores(math.nan, math.nan, math.nan, 0)
-        mrr = math.nan if ranking is None else float(np.concatenate(ranks).mean())
-        return self._pass.scores(np.concatenate(positive), np.concatenate(negative), mrr)
+        mrr = math.nan if ranking is None or not len(events) else float(np.concatenate(ranks).mean())
+        return np.concatenate(positive), np.concatenate(negative), mrr
 
     def observe(self, events: Events) -> None:
         """Lets the memory take events in, a global mini-batch at a time, without scoring them."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from livegnn.errors import TrainingDiverged, UsageError, ValueInvalid
 from livegnn.graph.checks import whole_number
-from livegnn.optional import need
+from livegnn.optional import check_installed, need
 from livegnn.temporal.checks import check_model
 from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
@@ -132,7 +132,7 @@ class LinkPass:
         self.model, self.loader = model, loader
         self.batch_size, self.mrr_candidates = batch_size, mrr_candidates
         self._torch: Any = need("torch", "train")
-        self._metrics: Any = need("sklearn.metrics", "train")
+        check_installed("sklearn", "train")  # scores() needs it, which engines and workers do not call
 
     def train(
         self,
@@ -201,7 +201,7 @@ class LinkPass:
                     progress(part.stop)
         if not len(events):
             none = np.zeros(0, np.float32)
-            return LinkScores(float("nan"), float("nan"), float("nan"), 0), (none, none)
+            return self.scores(none, none), (none, none)
         logits_of = np.concatenate(positive), np.concatenate(negative)
         return self.scores(*logits_of, float(np.concatenate(ranks).mean())), logits_of
 
@@ -210,12 +210,15 @@ class LinkPass:
 
         Raises:  TrainingDiverged where a logit is not finite.
         """
+        if not len(positive):
+            return LinkScores(float("nan"), float("nan"), float("nan"), 0)
         if not (np.isfinite(positive).all() and np.isfinite(negative).all()):
             raise TrainingDiverged("[test] expected finite scores, got others; the model has diverged, train it anew")
         logits = np.concatenate([positive, negative])
         truth = np.concatenate([np.ones(len(positive)), np.zeros(len(negative))])
-        ap = float(self._metrics.average_precision_score(truth, logits))
-        auc = float(self._metrics.roc_auc_score(truth, logits))
+        metrics: Any = need("sklearn.metrics", "train")
+        ap = float(metrics.average_precision_score(truth, logits))
+        auc = float(metrics.roc_auc_score(truth, logits))
         return LinkScores(ap, auc, mrr, len(positive))
 
     def observe(self, events: Events, source: HopSource | None = None, edge_x: Tensor | None = None) -> None:

@@ -63,6 +63,15 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DataMissing, match=r"pip install 'livegnn\[cli\]'"):
         extras.need("matplotlib", "cli")
+    with pytest.raises(DataMissing, match=r"matplotlib, got none installed; run: pip install 'livegnn\[cli\]'"):
+        extras.check_installed("matplotlib", "cli")
+
+
+def test_a_package_that_is_needed_later_is_not_loaded_now() -> None:
+    program = "import sys; from livegnn.optional import check_installed; check_installed('matplotlib', 'cli')"
+    subprocess.run([sys.executable, "-c", f"{program}; assert 'matplotlib' not in sys.modules"], check=True)
+    with pytest.raises(DataMissing, match="expected the package nothing_of_this_name, got none installed"):
+        extras.check_installed("nothing_of_this_name", "cli")
 
 
 def test_bench_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

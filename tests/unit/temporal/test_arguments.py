@@ -1,6 +1,7 @@
 """Arguments of another kind: refused in house form, before anything has changed."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import livegnn as lg
 from livegnn.errors import (
+    DataMissing,
     DtypeInvalid,
     StoredStateInvalid,
     UsageError,
@@ -63,6 +65,13 @@ def test_parts_of_a_loader_and_a_pass():
             LinkPass(model, loader, **options)
     with pytest.raises(DtypeInvalid, match="batch_size as an integer"):
         LinkPass(model, loader, batch_size="a")
+
+
+def test_a_pass_without_what_scores_it(monkeypatch):
+    graph, model = graph_of(WARM), model_of()
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # not installed: said at once, and not where it is first needed
+    with pytest.raises(DataMissing, match=r"expected the package sklearn, got none.*livegnn\[train\]"):
+        LinkPass(model, InputLoader(graph, sampler_of(graph)))
 
 
 @pytest.mark.parametrize("make", [TGN, TGAT, DySAT, TemporalSAGE, TemporalGAT])
