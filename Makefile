@@ -19,6 +19,9 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
+ifndef AT_ONCE  # targets build their surroundings, each for itself
+.NOTPARALLEL:
+endif
 .PHONY: help demo test test-native docs wheel release bench bench-families bench-sampling bench-temporal bench-service bench-cluster zoo soak check stub format clean ready ready-demo
 
 help:  ## list the targets
@@ -111,10 +114,11 @@ clean:  ## take away what the other targets made
 # ---- the environment, one stamp per step
 
 # pip takes one core, and next to it the compiler runs
+TWO_AT_ONCE := --silent --no-print-directory -j 2 AT_ONCE=1
 ready:  ## install and build what tests and benchmarks need; their targets do so first
-	@$(MAKE) --no-print-directory -j 2 $(VENV)/.stamp-dev $(VENV)/.stamp-package
+	@$(MAKE) $(TWO_AT_ONCE) $(VENV)/.stamp-dev $(VENV)/.stamp-package
 ready-demo:  ## install and build what the demo needs
-	@$(MAKE) --no-print-directory -j 2 $(VENV)/.stamp-demo $(VENV)/.stamp-package
+	@$(MAKE) $(TWO_AT_ONCE) $(VENV)/.stamp-demo $(VENV)/.stamp-package
 
 $(VENV)/.stamp-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -124,11 +128,13 @@ $(VENV)/.stamp-venv:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+$(VENV)/dev.txt: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
+	@$(BIN)/python .ci/requirements.py dev > $@
+
 # what the build needs, and the library itself
-$(VENV)/.stamp-needs: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
+$(VENV)/.stamp-needs: pyproject.toml .ci/requirements.py $(VENV)/dev.txt | $(VENV)/.stamp-venv
 	@echo "[make] installing what the build needs"
 	@$(BIN)/python .ci/requirements.py build base > $(VENV)/needs.txt
-	@$(BIN)/python .ci/requirements.py dev > $(VENV)/dev.txt
 	@$(PIP) install -r $(VENV)/needs.txt -c $(VENV)/dev.txt  # so that what comes later replaces nothing that a build reads
 	@mkdir -p build
 	@touch $@

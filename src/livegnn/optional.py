@@ -25,12 +25,8 @@ def check_installed(package: str, extra: str) -> None:
 
     Raises:   as need().
     """
-    try:
-        if importlib.util.find_spec(package) is not None:
-            return
-    except ModuleNotFoundError:
-        pass
-    raise _missing(package, extra)
+    if importlib.util.find_spec(package) is None:
+        raise _missing(package, extra)
 
 
 def _missing(package: str, extra: str) -> DataMissing:

@@ -17,6 +17,7 @@ from livegnn.temporal.link import LinkPass
 from tests.composition.temporal import models, options_of, world_of
 from tests.composition.world import Setting
 from tests.soak import cluster_training
+from tests.unit.distributed import workers
 from tests.unit.temporal.training import (
     batches,
     graph_of,
@@ -176,10 +177,15 @@ def test_a_paused_worker_is_replaced(ray_cluster):
 
 
 def test_a_worker_that_is_lost_again_and_again_is_an_error(ray_cluster):
-    model, batch = model_of("tgat", dropout=0.0), list(batches(WARM, SIZE))
+    model, batch = model_of(dropout=0.0), list(batches(WARM, SIZE))
     alone = one_process(model, 2)
     graph = graph_of(WARM)
-    with cluster_trainer(graph, copy.deepcopy(model), restarts=0) as trainer:
+    with cluster_trainer(graph, copy.deepcopy(model), restarts=0, **CACHES) as trainer:
+        good = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        trainer.model.load_state_dict({name: value * np.nan for name, value in good.items()})
+        with pytest.raises(TrainingDiverged):  # of a worker, as it is
+            trainer.fit()
+        trainer.model.load_state_dict(good)
         trainer.fit()
         graph.apply(batch[0])
         os.kill(trainer.worker_pids[0], signal.SIGKILL)
@@ -190,10 +196,11 @@ def test_a_worker_that_is_lost_again_and_again_is_an_error(ray_cluster):
         good = {name: value.clone() for name, value in trainer.model.state_dict().items()}
         trainer.model.load_state_dict({name: value * np.nan for name, value in good.items()})
         graph.apply(batch[1])
-        with pytest.raises(TrainingDiverged):  # once the workers have gone through its events
+        with pytest.raises(TrainingDiverged):  # of this process, once the workers have gone through the events
             trainer.round()
         trainer.model.load_state_dict(good)
         assert trainer.round().events == SIZE
+        assert trainer._group.call(workers.has_sklearn) == [False, False]
         close_numbers(trainer.report, alone.report)
         close_models(trainer.model, alone.model)
 

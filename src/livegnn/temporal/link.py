@@ -132,7 +132,7 @@ class LinkPass:
         self.model, self.loader = model, loader
         self.batch_size, self.mrr_candidates = batch_size, mrr_candidates
         self._torch: Any = need("torch", "train")
-        check_installed("sklearn", "train")  # scores() needs it, which engines and workers do not call
+        check_installed("sklearn", "train")  # scores() needs it: no engine, and no worker of a cluster's trainer
 
     def train(
         self,

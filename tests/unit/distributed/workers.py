@@ -114,6 +114,10 @@ def has_torch(worker):
     return "torch" in sys.modules
 
 
+def has_sklearn(worker):
+    return "sklearn" in sys.modules
+
+
 def keep(worker, own, word):
     worker.kept["own"] = own
     return worker.rank, own, word

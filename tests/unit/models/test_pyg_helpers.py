@@ -12,6 +12,7 @@ from torch_geometric import utils
 
 import livegnn as lg
 from livegnn.models.pyg.context import EXAMPLE_EDGES, EXAMPLE_VERTICES
+from livegnn.models.pyg.utilities import reading_utilities
 
 HELPER = """
 from torch_geometric.utils import add_self_loops, remove_self_loops
@@ -22,12 +23,16 @@ def prepared(edge_index, count):
 """
 
 
-@pytest.fixture
-def helper():
+def helper_again():
     module = types.ModuleType("users_helper")
     exec(HELPER, vars(module))
     sys.modules["users_helper"] = module
-    yield module
+    return module
+
+
+@pytest.fixture
+def helper():
+    yield helper_again()
     del sys.modules["users_helper"]
 
 
@@ -60,6 +65,15 @@ def test_helpers_of_other_files(helper, kind):
     np.testing.assert_allclose(engine.embeddings(np.arange(12)), want.numpy(), rtol=1e-4, atol=1e-5)
     assert helper.add_self_loops is utils.add_self_loops
     assert "Proxy" not in repr(utils.add_self_loops(torch.tensor([[0], [1]]), num_nodes=2))
+
+
+def test_a_module_in_the_place_of_another_is_bound_as_well(helper):
+    plain = utils.add_self_loops
+    for module in (helper, helper_again()):
+        sys.modules["users_helper"] = module
+        with reading_utilities(Helped()):
+            assert module.add_self_loops is not plain
+        assert module.add_self_loops is plain
 
 
 class OfWidth(nn.Module):

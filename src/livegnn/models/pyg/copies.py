@@ -170,9 +170,9 @@ def _joined(path: str, name: object) -> str:
 
 def _listed(container: Any) -> Any:
     """What is in it now: plain, as it is compared and put back."""
-    return (
-        dict(container) if isinstance(container, dict) else {*container} if isinstance(container, set) else [*container]
-    )
+    if isinstance(container, dict):
+        return dict(container.items())
+    return {*container} if isinstance(container, set) else [*container]
 
 
 def _same_items(one: Any, other: Any) -> bool:
