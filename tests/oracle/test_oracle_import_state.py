@@ -4,7 +4,7 @@ harm."""
 import contextlib
 import copy
 import threading
-from collections import deque
+from collections import Counter, deque
 
 import numpy as np
 import pytest
@@ -126,6 +126,8 @@ KEPT = {
     "deque": (deque, lambda kept: kept.append(0), len),
     "set": (set, lambda kept: kept.add(len(kept)), len),
     "dict": (dict, lambda kept: kept.setdefault(len(kept)), len),
+    "Counter": (Counter, lambda kept: kept.update([len(kept)]), Counter.total),
+    "number in a Counter": (Counter, lambda kept: kept.update(["n"]), Counter.total),
 }
 
 

@@ -128,8 +128,7 @@ class Contents:
             vars(layer).update(attributes)
         for _, container, kept in self._containers.values():
             if not _same_items(container, kept):
-                container.clear()
-                container.extend(kept) if isinstance(container, (list, deque)) else container.update(kept)
+                _refill(container, kept)
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for _, tensor, storage, kept in self._tensors.values():
                 if not _same_numbers(tensor, kept) or tensor.data_ptr() != storage.data_ptr():
@@ -161,7 +160,18 @@ def _disturb_items(container: Any, kept: Any) -> None:
         if kept.get(key) is not value:
             container[key] = _farther(value)
     more = [(_FAR, i) for i in range(20 * len(container) if moves else 0)]
-    container.update(dict.fromkeys(more) if isinstance(container, dict) else more)
+    if isinstance(container, dict):
+        dict.update(container, dict.fromkeys(more, next(reversed(container.values()), None)))  # a Counter's adds
+    else:
+        container.update(more)
+
+
+def _refill(container: Any, kept: Any) -> None:
+    container.clear()
+    if isinstance(container, dict):
+        dict.update(container, kept)
+    else:
+        container.extend(kept) if isinstance(container, (list, deque)) else container.update(kept)
 
 
 def _joined(path: str, name: object) -> str:
