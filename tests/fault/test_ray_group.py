@@ -20,6 +20,8 @@ from tests.unit.distributed import workers
 def group(ray_cluster):
     """Two workers as a cluster has them, who fail and are replaced, test by test."""
     found = RayGroup("here", 2, backend=None, timeout_s=4, loads=["tests.unit.distributed.workers"])
+    found.form()
+    assert found.starts == [1, 1]
     yield found
     found.close()
 
@@ -28,6 +30,8 @@ def group(ray_cluster):
 def training_group(ray_cluster):
     """Two that train."""
     found = RayGroup("here", 2, timeout_s=4, loads=["tests.unit.distributed.workers"])
+    found.form()
+    assert found.starts == [1, 1]
     yield found
     found.close()
 

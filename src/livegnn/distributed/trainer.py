@@ -218,7 +218,10 @@ class DistributedTrainer:
         epoch: int = 0,
         ranking: Ranking | None = None,
     ) -> tuple[Float32Array, Float32Array, float]:
-        """What test() scores: (n,) logits of events, (n,) of negatives, and the mean reciprocal rank."""
+        """What test() scores: (n,) logits of events, (n,) of negatives, and the mean reciprocal rank.
+
+        Raises:  UsageError as test().
+        """
         if negatives is None:
             negatives = self._drawn("test", events, epoch, 1)
         self._make_room()

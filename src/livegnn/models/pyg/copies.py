@@ -36,8 +36,8 @@ def private_copy(module: nn.Module) -> nn.Module:
 
 
 def _empty(module: nn.Module) -> dict[int, Any]:
-    """For deepcopy's memo: a copy of each OrderedDict without entries. A layer has dozens, for hooks, and each costs
-    deepcopy more than a layer's weights.
+    """For deepcopy's memo: a copy of each OrderedDict without entries. A layer has dozens, for hooks, and they would
+    take a third of its copy.
     """
     hooks = (each for layer in module.modules() for each in vars(layer).values())
     return {id(each): OrderedDict() for each in hooks if type(each) is OrderedDict and not each}
